@@ -1,0 +1,1 @@
+"""The rooms. Each is a process of its own; none imports another."""

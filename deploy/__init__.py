@@ -1,0 +1,1 @@
+"""What runs Coatcheck: the local stack of real parts, images and the watchers' files."""

@@ -1,1 +1,1 @@
-"""The rules as prose and tables: stages, edges, hints, errors. Pure: no I/O, no clock, no network."""
+"""The rules as prose and tables: stages, edges, hints, errors. Pure: no I/O, no clock."""

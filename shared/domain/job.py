@@ -4,7 +4,6 @@ Mirrors the columns of `jobs` that the rooms read. It promises nothing about now
 what one statement saw; only a fenced write can tell what still holds.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
@@ -65,7 +64,7 @@ class Job:
     traceparent: str | None
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Job":
+    def from_row(cls, row: Any) -> "Job":
         """Builds a job from a record that has at least these columns."""
         values = {name: row[name] for name in JOB_COLUMNS}
         values["stage"] = Stage(values["stage"])

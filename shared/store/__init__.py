@@ -1,0 +1,1 @@
+"""The database door: the one layer that speaks SQL. Writes to `jobs` stand in `statements.py`."""

@@ -1,0 +1,1 @@
+"""What every room stands on: settings, the runner, logs, metrics, the bus, outgoing HTTP."""

@@ -1,0 +1,1 @@
+"""The fetch rules: the corpus, hostile hosts on loopback, the words of refusal."""

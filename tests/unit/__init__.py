@@ -1,0 +1,1 @@
+"""Tests of single parts, without a database, a broker or a store."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from shared.domain.durations import TimeScale
 from shared.domain.job import JOB_COLUMNS, Job
 from shared.domain.registry import PinnedEndpoint
 from shared.store.pool import Database
@@ -56,20 +57,18 @@ SELECT stage, count(*) AS jobs,
 FROM jobs WHERE finished_at IS NULL GROUP BY stage
 """
 SLACK_SQL = """
-SELECT extract(epoch FROM min(slack))::double precision AS seconds, min(ratio) AS ratio
+SELECT extract(epoch FROM min(slack))::double precision AS seconds,
+       min(extract(epoch FROM slack) / span)::double precision AS ratio
 FROM (
-    SELECT capture_deadline - clock_timestamp() AS slack,
-           extract(epoch FROM capture_deadline - clock_timestamp())
-               / nullif((r.spec ->> 'retention_s')::double precision, 0) AS ratio
-    FROM jobs JOIN endpoint_revisions r ON r.revision = jobs.endpoint_revision
-    WHERE stage = 'capturing'
-    UNION ALL
-    SELECT unfinished_since + make_interval(secs => (r.spec ->> 'retention_s')::double precision)
-               - clock_timestamp(),
-           extract(epoch FROM unfinished_since - clock_timestamp())
-               / nullif((r.spec ->> 'retention_s')::double precision, 0) + 1
-    FROM jobs JOIN endpoint_revisions r ON r.revision = jobs.endpoint_revision
-    WHERE stage IN ('accepted', 'review')
+    SELECT CASE WHEN stage = 'capturing' THEN capture_deadline
+               ELSE unfinished_since + make_interval(secs => span) END
+               - clock_timestamp() AS slack, span
+    FROM jobs JOIN (
+        SELECT revision,
+               (spec ->> 'retention_s')::double precision / $1::double precision AS span
+        FROM endpoint_revisions
+    ) AS terms ON terms.revision = jobs.endpoint_revision
+    WHERE stage IN ('accepted', 'review', 'capturing')
 ) AS open_rows
 """
 EPOCHS_SQL = """
@@ -206,13 +205,13 @@ async def open_stages(database: Database) -> Sequence[StageFigures]:
     return [StageFigures(**dict(row)) for row in rows]
 
 
-async def least_slack(database: Database) -> tuple[timedelta, float] | None:
+async def least_slack(database: Database, scale: TimeScale) -> tuple[timedelta, float] | None:
     """Least time left before a result may be lost, and as a share of its retention.
 
-    Unscaled by nature: retention stands in the revision as written. None without such rows.
+    Retention stands in the revision as written, so it is scaled here. None without such rows.
     """
     async with database.connection() as connection:
-        row = await connection.fetchrow(SLACK_SQL)
+        row = await connection.fetchrow(SLACK_SQL, scale.factor)
     if row is None or row["seconds"] is None:
         return None
     return timedelta(seconds=row["seconds"]), row["ratio"]

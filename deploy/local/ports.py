@@ -9,6 +9,7 @@ import os
 import random
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.domain.errors import Refused
@@ -19,15 +20,23 @@ BLOCK_PORTS = 32
 TCP_LISTEN = "0A"
 
 
+@dataclass(frozen=True)
+class NamedPort:
+    """A port with the variable that moves it."""
+
+    number: int
+    variable: str
+
+
 class PortTaken(Refused):
     """Another process listens on a port that the stack needs."""
 
-    def __init__(self, port: int, variable: str) -> None:
+    def __init__(self, port: NamedPort) -> None:
         super().__init__(
-            f"port {port} is taken by another process: free it, or set {variable} to a free port"
+            f"port {port.number} is taken by another process: free it, "
+            f"or set {port.variable} to a free port"
         )
         self.port = port
-        self.variable = variable
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
@@ -117,8 +126,8 @@ def _holds_socket(process: Path, inodes: set[str]) -> bool:
     return False
 
 
-def require_free(wanted: Sequence[tuple[int, str]], host: str = LOOPBACK) -> None:
-    """Raise `PortTaken` for the first of these (port, variable) pairs that is in use."""
-    for port, variable in wanted:
-        if not is_free(port, host):
-            raise PortTaken(port, variable)
+def require_free(wanted: Sequence[NamedPort], host: str = LOOPBACK) -> None:
+    """Raise `PortTaken` for the first of these that is in use."""
+    for port in wanted:
+        if not is_free(port.number, host):
+            raise PortTaken(port)

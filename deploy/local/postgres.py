@@ -61,6 +61,7 @@ class LocalPostgres:
     ) -> None:
         self.data_dir = data_dir
         self.port = port
+        self.served: tuple[ports.NamedPort, ...] = (ports.NamedPort(port, PORT_VARIABLE),)
         self.log_path = log_path
         self.process: subprocess.Popen[bytes] | None = None
         self._password = password
@@ -88,7 +89,7 @@ class LocalPostgres:
         if not (self.data_dir / "PG_VERSION").exists():
             yield from self._make_cluster(programs)
         yield from self._wait_for_predecessor(programs)
-        ports.require_free([(self.port, PORT_VARIABLE)])
+        ports.require_free(self.served)
         self.process = spawn(
             [programs / "postgres", "-D", self.data_dir, *self._flags()],
             log_path=self.log_path,

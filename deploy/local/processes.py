@@ -13,18 +13,26 @@ import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from shared.domain.errors import Unavailable
 
 PR_SET_PDEATHSIG = 1
 CLONE_NEWUSER = 0x10000000
 POLL_SECONDS = 0.02
-LOG_TAIL_LINES = 12
+LOG_TAIL_LINES = 4
+LOG_TAIL_BYTES = 1000
 
-Waiting = Iterator[str]
-"""A start under way: each item says what is being waited for; exhausted means ready."""
+R = TypeVar("R")
+
+Steps = Generator[str, None, R]
+"""Work under way: each item says what is being waited for; the result comes at the end."""
+
+Waiting = Generator[str, None, None]
+"""The same without a result."""
 
 
 class PartFailed(Unavailable):
@@ -43,11 +51,13 @@ def spawn(
     not_as_root: bool = False,
     cwd: Path | str = "/",
     stdin_text: str | None = None,
+    is_heard: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child with its output appended to `log_path` (mode 0600).
 
     It gets `death_signal` when the calling thread dies and leads a session of its own, so that
-    a terminal's Ctrl-C reaches us alone. Raises `PartFailed` when it cannot be started.
+    a terminal's Ctrl-C reaches us alone. `is_heard`: its standard output, which must fit into
+    a pipe, is for us to read instead. Raises `PartFailed` when it cannot be started.
     """
     before_exec = _before_exec(os.getpid(), death_signal, not_as_root and os.geteuid() == 0)
     try:
@@ -59,7 +69,7 @@ def spawn(
         child = subprocess.Popen(
             [str(word) for word in argv],
             stdin=subprocess.DEVNULL if stdin_text is None else subprocess.PIPE,
-            stdout=log,
+            stdout=subprocess.PIPE if is_heard else log,
             stderr=log,
             env=dict(os.environ if env is None else env),
             cwd=str(cwd),
@@ -115,10 +125,35 @@ def _namespace_refused(program: str) -> str:
 
 def await_exit(child: subprocess.Popen[bytes], what: str, log_path: Path) -> Waiting:
     """Wait for a helper program to end well; `PartFailed` with its last words otherwise."""
-    while not has_ended(child):
-        yield what
+    with surely_ended(child):
+        while not has_ended(child):
+            yield what
     if child.returncode != 0:
-        raise PartFailed(f"{what} ended with {child.returncode}: {last_words(log_path)}")
+        raise PartFailed(f"{what} {ending(child.returncode)}: {last_words(log_path)}")
+
+
+@contextmanager
+def surely_ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whoever gives up waiting for a helper program ends it too."""
+    try:
+        yield
+    finally:
+        end_now(child)
+
+
+def end_now(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for the child and whatever it started; returns when it is gone."""
+    if not has_ended(child):
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        has_ended(child)
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words: its exit code, or the signal that killed it."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with {code}"
 
 
 def drive(waiting: Waiting, *, timeout_seconds: float) -> None:
@@ -160,7 +195,9 @@ def has_ended(child: subprocess.Popen[bytes]) -> bool:
 def last_words(log_path: Path) -> str:
     """The end of a log as one line, for an error message."""
     try:
-        lines = log_path.read_text(errors="replace").splitlines()
+        with log_path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
     except OSError:
         return "(no log)"
     return " | ".join(line.strip() for line in lines[-LOG_TAIL_LINES:] if line.strip()) or "(empty)"

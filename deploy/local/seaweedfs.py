@@ -31,6 +31,7 @@ from deploy.local.processes import (
 
 REGION = "us-east-1"
 PORT_VARIABLE = "COATCHECK_LOCAL_S3_PORT"
+INTERNAL = f"{PORT_VARIABLE} (an internal port beside it)"
 START_TIMEOUT_SECONDS = 60.0
 STOP_GRACE_SECONDS = 15.0
 EVERY_ADDRESS = ""
@@ -69,6 +70,7 @@ class LocalSeaweed:
             raise ValueError(f"SeaweedFS needs {len(PORT_FLAGS)} ports")
         self.data_dir = data_dir
         self.ports = tuple(ports)
+        self.served: tuple[tcp.NamedPort, ...] = (tcp.NamedPort(ports[0], PORT_VARIABLE),)
         self.bucket = bucket
         self.access_key = access_key
         self.log_path = log_path
@@ -94,9 +96,9 @@ class LocalSeaweed:
     def begin(self) -> Waiting:
         """The start, step by step. Raises `PartFailed` or `PortTaken`."""
         program = weed_program()
-        names = [PORT_VARIABLE, *(f"{PORT_VARIABLE} (internal)" for _ in self.ports[1:])]
+        internal = [tcp.NamedPort(port, INTERNAL) for port in self.ports[1:]]
         # On every address: it gives way to a listener on any 127.x address too.
-        tcp.require_free(list(zip(self.ports, names, strict=True)), host=EVERY_ADDRESS)
+        tcp.require_free([*self.served, *internal], host=EVERY_ADDRESS)
         try:
             self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -113,7 +115,7 @@ class LocalSeaweed:
                 raise PartFailed(f"SeaweedFS ended at once: {last_words(self.log_path)}")
             yield "the S3 store to take a write"
         if not tcp.is_listening(self.process.pid, self.port):
-            raise tcp.PortTaken(self.port, PORT_VARIABLE)
+            raise tcp.PortTaken(self.served[0])
 
     def stop(self) -> None:
         """Returns when the server is gone. May be called twice."""

@@ -42,7 +42,7 @@ SPEAKING_LOGGERS = ("aiokafka", "faststream", "uvicorn.error")
 
 _MAX_TEXT = 500
 _MAX_DEPTH = 4
-_QUIET_SECONDS = 30.0
+_QUIET_SECONDS = 60.0
 _CREDENTIAL_NAMES = "x-amz-[a-z-]+|signature|password|secret|token|api_?key"
 
 _SCRUBS = (
@@ -225,7 +225,7 @@ class _Sink:
 
 
 class _LibraryHandler(logging.Handler):
-    """Turns a library's record into one of our lines; the same one at most once per 30 s."""
+    """Turns a library's record into one of our lines; the same one at most once a minute."""
 
     def __init__(self) -> None:
         super().__init__()

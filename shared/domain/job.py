@@ -38,6 +38,7 @@ class Job:
     capture_attempts: int
     odd_answers: int
     odd_since: datetime | None
+    odd_state: str | None
     next_check_at: datetime | None
     unfinished_since: datetime | None
     capture_deadline: datetime | None

@@ -137,6 +137,17 @@ class EndpointSpec(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+    @property
+    def capture_rules(self) -> str:
+        """Sixteen hex digits naming what may be fetched: hosts, media types, sizes of today."""
+        rules = {
+            artifact.name: artifact.model_dump(mode="json", include=_UNPINNED_ARTIFACT_KEYS)
+            for artifact in self.artifacts
+        }
+        text = json.dumps(rules, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 class PinnedArtifact(BaseModel):
     """What a job remembers of a declared artifact."""
 

@@ -71,6 +71,10 @@ FROM (
     WHERE stage IN ('accepted', 'review', 'capturing')
 ) AS open_rows
 """
+REVIEWED_UNDER_SQL = """
+SELECT detail ->> 'rules' FROM job_transitions
+WHERE job_id = $1 AND event = 'review_opened' ORDER BY seq DESC LIMIT 1
+"""
 EPOCHS_SQL = """
 SELECT epoch, system_identifier, timeline, database_oid, raised_at, raised_by, reason
 FROM submission_epoch ORDER BY epoch
@@ -166,6 +170,13 @@ async def pinned_endpoint(database: Database, revision: str) -> PinnedEndpoint:
     async with database.connection() as connection:
         spec = await connection.fetchval(REVISION_SQL, revision)
     return PinnedEndpoint.model_validate(spec)
+
+
+async def reviewed_under(database: Database, job_id: UUID) -> str | None:
+    """The registry's rules that the job's last review was opened under, if they mattered."""
+    async with database.connection() as connection:
+        rules: str | None = await connection.fetchval(REVIEWED_UNDER_SQL, job_id)
+    return rules
 
 
 async def buyable_endpoints(database: Database) -> list[str]:

@@ -14,6 +14,7 @@ RETURNED = "old.stage AS from_stage, old.public_version AS from_version, " + ", 
 _MOVED = "public_version = public_version + 1, updated_at = clock_timestamp()"
 _UNLEASED = "lease_token = NULL, lease_owner = NULL, lease_expires_at = NULL"
 _LEASED = "lease_token = $2 AND lease_expires_at > clock_timestamp()"
+_PROPER = "odd_answers = 0, odd_since = NULL, odd_state = NULL"
 _UNEXAMINED = """EXISTS (SELECT 1 FROM callback_evidence e WHERE e.job_id = jobs.id
         AND e.examined_at IS NULL AND e.provider_job_id IS NOT NULL)"""
 
@@ -200,8 +201,9 @@ RETURNING {RETURNED}
 """
 
 # $3 delay or null for "rest", $4 provider status or null to keep it, $5 progress,
-# $6 the job was seen unfinished, $7 the answer was odd, $8 floor after a hastening.
-# A callback that came during the check wins over the delay.
+# $6 the job was seen unfinished, $7 the kind of an odd answer or null, $8 floor after a
+# hastening. A callback that came during the check wins over the delay. Once completion was
+# seen the retention clock stands.
 RESCHEDULE_CHECK_SQL = f"""
 UPDATE jobs
 SET next_check_at = CASE
@@ -211,11 +213,15 @@ SET next_check_at = CASE
     progress = CASE WHEN $4::text IS NULL THEN progress ELSE $5::smallint END,
     started_at = CASE WHEN $4 = 'running' THEN coalesce(started_at, clock_timestamp())
         ELSE started_at END,
-    unfinished_since = CASE WHEN $6::boolean THEN checked_at ELSE unfinished_since END,
-    odd_answers = CASE WHEN $7::boolean THEN odd_answers + 1
-        WHEN $4::text IS NULL THEN odd_answers ELSE 0 END,
-    odd_since = CASE WHEN $7::boolean THEN coalesce(odd_since, checked_at)
-        WHEN $4::text IS NULL THEN odd_since END,
+    unfinished_since = CASE WHEN $6::boolean AND completion_seen_at IS NULL THEN checked_at
+        ELSE unfinished_since END,
+    completion_seen_at = CASE WHEN $7 = 'completed' THEN coalesce(completion_seen_at, checked_at)
+        ELSE completion_seen_at END,
+    odd_answers = CASE WHEN $7::text IS NULL AND $4::text IS NULL THEN odd_answers
+        WHEN $7::text IS NULL THEN 0 WHEN odd_state = $7 THEN odd_answers + 1 ELSE 1 END,
+    odd_since = CASE WHEN $7::text IS NULL AND $4::text IS NULL THEN odd_since
+        WHEN $7::text IS NULL THEN NULL WHEN odd_state = $7 THEN odd_since ELSE checked_at END,
+    odd_state = CASE WHEN $7::text IS NULL AND $4::text IS NULL THEN odd_state ELSE $7 END,
     public_version = public_version + CASE WHEN $4::text IS NOT NULL AND stage = 'accepted'
         AND (($4 = 'running') IS DISTINCT FROM (provider_status = 'running')
              OR progress IS DISTINCT FROM $5::smallint) THEN 1 ELSE 0 END,
@@ -249,8 +255,8 @@ ADOPT_SQL = f"""
 UPDATE jobs
 SET stage = 'accepted', claim_token = $3, provider_job_id = $4, provider_handle = $5,
     accepted_at = clock_timestamp(), claimed_at = $6, unfinished_since = $6,
-    provider_status = 'queued', attention_reason = NULL, attention_since = NULL,
-    odd_answers = 0, odd_since = NULL, next_check_at = clock_timestamp(), {_UNLEASED}, {_MOVED}
+    provider_status = 'queued', attention_reason = NULL, attention_since = NULL, {_PROPER},
+    completion_seen_at = NULL, next_check_at = clock_timestamp(), {_UNLEASED}, {_MOVED}
 WHERE id = $1 AND stage = 'unknown' AND {_LEASED}
 RETURNING {RETURNED}
 """
@@ -261,7 +267,8 @@ UPDATE jobs
 SET stage = 'capturing', provider_status = 'completed', progress = NULL,
     capture_deadline = least(unfinished_since + $3::interval,
         clock_timestamp() + $4::interval, $5::timestamptz),
-    attention_reason = NULL, attention_since = NULL, odd_answers = 0, odd_since = NULL,
+    completion_seen_at = coalesce(completion_seen_at, checked_at),
+    attention_reason = NULL, attention_since = NULL, {_PROPER},
     next_check_at = clock_timestamp(), {_UNLEASED}, {_MOVED}
 WHERE id = $1 AND stage IN ('accepted', 'review') AND {_LEASED}
 RETURNING {RETURNED}
@@ -281,20 +288,22 @@ RETURNING {RETURNED}
 REVIEW_SQL = f"""
 UPDATE jobs
 SET stage = 'review', attention_reason = $3, attention_since = clock_timestamp(),
-    provider_status = coalesce($5, provider_status),
+    provider_status = coalesce($5, provider_status), {_PROPER},
     next_check_at = clock_timestamp() + $4::interval, {_UNLEASED}, {_MOVED}
 WHERE id = $1 AND stage IN ('accepted', 'capturing') AND {_LEASED}
 RETURNING {RETURNED}
 """
 
-# $1 the most rows, $2 tokens, $3 holder, $4 the lease's life, $5 the wanted ids or null.
+# $1 the most rows, $2 tokens, $3 holder, $4 the lease's life, $5 the wanted ids or null,
+# $6 what a transfer takes: rows with less time than that are probably lost and go last.
 LEASE_CAPTURES_SQL = f"""
 WITH due AS MATERIALIZED (
     SELECT id FROM jobs
     WHERE stage = 'capturing' AND next_check_at <= clock_timestamp()
       AND (lease_expires_at IS NULL OR lease_expires_at <= clock_timestamp())
       AND ($5::uuid[] IS NULL OR id = ANY ($5::uuid[]))
-    ORDER BY capture_deadline LIMIT $1 FOR UPDATE SKIP LOCKED
+    ORDER BY capture_deadline < clock_timestamp() + $6::interval, capture_deadline
+    LIMIT $1 FOR UPDATE SKIP LOCKED
 ), numbered AS (
     SELECT id, ($2::uuid[])[row_number() OVER (ORDER BY id)] AS token FROM due
 )
@@ -314,13 +323,15 @@ WHERE id = $1 AND stage = 'capturing' AND {_LEASED}
 RETURNING {RETURNED}
 """
 
-# $3 delay, $4 the provider refused the link or denied the job.
+# $3 delay, $4 the kind of an odd answer or null, $5 nothing was said: the count stays.
 RESCHEDULE_CAPTURE_SQL = f"""
 UPDATE jobs
 SET next_check_at = clock_timestamp() + $3::interval,
-    odd_answers = CASE WHEN $4::boolean THEN odd_answers + 1 ELSE 0 END,
-    odd_since = CASE WHEN $4::boolean THEN coalesce(odd_since, clock_timestamp()) END,
-    {_UNLEASED}
+    odd_answers = CASE WHEN $5::boolean THEN odd_answers
+        WHEN $4::text IS NULL THEN 0 WHEN odd_state = $4 THEN odd_answers + 1 ELSE 1 END,
+    odd_since = CASE WHEN $5::boolean OR odd_state = $4 THEN odd_since
+        WHEN $4::text IS NOT NULL THEN clock_timestamp() END,
+    odd_state = CASE WHEN $5::boolean THEN odd_state ELSE $4 END, {_UNLEASED}
 WHERE id = $1 AND stage = 'capturing' AND {_LEASED}
 RETURNING {RETURNED}
 """

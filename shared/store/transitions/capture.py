@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from shared.domain.edges import Event
 from shared.domain.job import Job
+from shared.domain.provider import ProviderState
 from shared.domain.stages import ErrorCode
 from shared.store.pool import Database
 from shared.store.statements import (
@@ -80,8 +81,12 @@ async def capture_leased(
     life: timedelta,
     batch: int,
     job_ids: Sequence[UUID] | None = None,
+    transfer: timedelta = timedelta(0),
 ) -> list[Job]:
-    """Leases due captures, earliest deadline first; each job carries its own lease token."""
+    """Leases due captures, earliest deadline first; each job carries its own lease token.
+
+    `transfer`: what a copy usually takes; rows with less time left than that go last.
+    """
     return await land_many(
         database,
         LEASE_CAPTURES_SQL,
@@ -91,6 +96,7 @@ async def capture_leased(
             holder,
             life,
             None if job_ids is None else list(job_ids),
+            transfer,
         ),
         Move(Event.capture_leased, database.room),
     )
@@ -107,13 +113,28 @@ async def capture_extended(database: Database, job: Job, *, life: timedelta) -> 
 
 
 async def capture_rescheduled(
-    database: Database, job: Job, *, delay: timedelta, was_refused: bool = False
+    database: Database,
+    job: Job,
+    *,
+    delay: timedelta,
+    odd_state: ProviderState | None = None,
+    was_silent: bool = False,
 ) -> Landing:
-    """Ends the lease and tries again `delay` from now. `was_refused`: the provider said no."""
+    """Ends the lease and tries again `delay` from now.
+
+    `odd_state`: the answer was odd (`gone`: the provider refuses; `completed`: it shows no
+    artifact); equal ones are counted. `was_silent`: nothing was said, the count stays.
+    """
     return await land(
         database,
         RESCHEDULE_CAPTURE_SQL,
-        (job.id, job.lease_token, delay, was_refused),
+        (
+            job.id,
+            job.lease_token,
+            delay,
+            None if odd_state is None else odd_state.value,
+            was_silent,
+        ),
         Move(Event.capture_rescheduled, database.room, job.lease_token),
     )
 

@@ -56,14 +56,14 @@ async def check_rescheduled(
     state: ProviderState | None = None,
     progress: int | None = None,
     is_unfinished: bool = False,
-    is_odd: bool = False,
+    odd_state: ProviderState | None = None,
     floor: timedelta = timedelta(0),
 ) -> Landing:
     """Ends the lease and sets the next look `delay` from now; None lets the row rest.
 
     `state` None: the answer said nothing about the job. `is_unfinished`: the job was seen
-    unfinished, so its retention clock starts anew at the lease. `is_odd`: gone, unrecognised or
-    completed without output; counted until a proper answer comes.
+    unfinished, so its retention clock starts anew at the lease. `odd_state`: the answer was gone,
+    unrecognised or completed without output; equal ones are counted until another answer comes.
     """
     return await land(
         database,
@@ -75,7 +75,7 @@ async def check_rescheduled(
             None if state is None else state.value,
             progress,
             is_unfinished,
-            is_odd,
+            None if odd_state is None else odd_state.value,
             floor,
         ),
         Move(Event.check_rescheduled, database.room, job.lease_token),
@@ -159,8 +159,12 @@ async def review_opened(
     reason: AttentionReason,
     delay: timedelta | None,
     state: ProviderState | None = None,
+    rules: str | None = None,
 ) -> Landing:
-    """No machine can establish the outcome now; the row is still watched every `delay`."""
+    """No machine can establish the outcome now; the row is still watched every `delay`.
+
+    `rules`: the registry's rules that a result failed by; a later registry may know better.
+    """
     return await land(
         database,
         REVIEW_SQL,
@@ -169,6 +173,6 @@ async def review_opened(
             Event.review_opened,
             database.room,
             job.lease_token,
-            detail={"reason": reason.value},
+            detail={"reason": reason.value} | ({} if rules is None else {"rules": rules}),
         ),
     )

@@ -141,6 +141,11 @@ def tell(row: Record, move: Move) -> None:
         telemetry.jobs_finished.labels(
             endpoint=job.endpoint, status=job.stage.value, code=job.error_code or telemetry.NO_CODE
         ).inc()
+        if job.finished_at is not None:
+            lasted = job.finished_at - job.created_at
+            telemetry.job_wall_seconds.observe(lasted.total_seconds())
+        if job.settled_cost_usd is not None:
+            telemetry.cost_usd.labels(endpoint=job.endpoint).inc(float(job.settled_cost_usd))
 
 
 def _trace_id(traceparent: str | None) -> str | None:

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import httpcore
 
@@ -108,14 +109,17 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 
 
 async def dial(
-    target: Target, backend: httpcore.AsyncNetworkBackend, tls: ssl.SSLContext
+    target: Target, backend: httpcore.AsyncNetworkBackend, tls: ssl.SSLContext | None = None
 ) -> httpcore.AsyncNetworkStream:
-    """A stream to the target, with TLS under the URL's own name where the scheme asks for it."""
+    """A stream to the target, with TLS under the URL's own name where the scheme asks for it.
+
+    `tls` replaces the default context. Raises FetchRefused.
+    """
     stream = await backend.connect_tcp(target.host, target.port)
     if target.scheme == "http":
         return stream
     try:
-        return await stream.start_tls(tls, server_hostname=target.host)
+        return await stream.start_tls(tls or tls_context(), server_hostname=target.host)
     except (httpcore.NetworkError, OSError) as error:
         raise FetchRefused(Verdict.tls_failed) from error
     except BaseException:
@@ -124,8 +128,9 @@ async def dial(
         raise
 
 
+@cache
 def tls_context() -> ssl.SSLContext:
-    """Certificate and name checks on, HTTP/1.1 only."""
+    """Certificate and name checks on, HTTP/1.1 only; made once, for reading all roots is slow."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import httpcore
 
-from shared.kit.fetch.backend import PinnedBackend, Resolver, dial, resolve, tls_context
+from shared.kit.fetch.backend import PinnedBackend, Resolver, dial, resolve
 from shared.kit.fetch.parser import FetchRules, Target, parse_target
 from shared.kit.fetch.verdicts import FetchRefused, Verdict
 from shared.kit.fetch.wire import FetchLimits, GetExchange
@@ -52,7 +52,7 @@ async def open_result(
         raise FetchRefused(target)
     network = network or Network()
     deadline = asyncio.get_running_loop().time() + limits.total_seconds
-    stream = await _connect(target, rules, limits, network)
+    stream = await _connect(target, rules, limits, network, deadline)
     try:
         exchange = GetExchange(stream, limits, deadline)
         await exchange.send(target)
@@ -64,17 +64,18 @@ async def open_result(
 
 
 async def _connect(
-    target: Target, rules: FetchRules, limits: FetchLimits, network: Network
+    target: Target, rules: FetchRules, limits: FetchLimits, network: Network, deadline: float
 ) -> httpcore.AsyncNetworkStream:
+    loop = asyncio.get_running_loop()
     backend = PinnedBackend(
         target,
         resolver=network.resolver,
         inner=network.inner,
         allow_nat64=rules.allow_nat64,
     )
-    seconds = min(limits.connect_seconds, limits.total_seconds)
     try:
-        async with asyncio.timeout(seconds):
-            return await dial(target, backend, network.tls or tls_context())
+        async with asyncio.timeout_at(min(loop.time() + limits.connect_seconds, deadline)):
+            return await dial(target, backend, network.tls)
     except TimeoutError as error:
-        raise FetchRefused(Verdict.connect_failed) from error
+        is_over = loop.time() >= deadline
+        raise FetchRefused(Verdict.deadline if is_over else Verdict.connect_failed) from error

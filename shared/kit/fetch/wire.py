@@ -84,7 +84,7 @@ class GetExchange:
             async with asyncio.timeout(self._patience(self._limits.head_seconds)):
                 await self._stream.write(data)
         except TimeoutError as error:
-            raise FetchRefused(Verdict.too_slow) from error
+            raise FetchRefused(self._lateness()) from error
         except (httpcore.WriteError, OSError) as error:
             raise FetchRefused(Verdict.connection_lost) from error
 
@@ -145,6 +145,10 @@ class GetExchange:
     def _patience(self, seconds: float) -> float:
         return min(seconds, self._deadline - asyncio.get_running_loop().time())
 
+    def _lateness(self) -> Verdict:
+        is_over = asyncio.get_running_loop().time() >= self._deadline
+        return Verdict.deadline if is_over else Verdict.too_slow
+
     async def _feed_head(self, head_deadline: float) -> None:
         loop = asyncio.get_running_loop()
         await self._feed(HEAD_READ_BYTES, self._patience(head_deadline - loop.time()))
@@ -170,8 +174,7 @@ class GetExchange:
             async with asyncio.timeout(patience_seconds):
                 data = await self._stream.read(bytes_max)
         except TimeoutError as error:
-            is_over = asyncio.get_running_loop().time() >= self._deadline
-            raise FetchRefused(Verdict.deadline if is_over else Verdict.too_slow) from error
+            raise FetchRefused(self._lateness()) from error
         except (httpcore.ReadError, OSError) as error:
             raise FetchRefused(Verdict.connection_lost) from error
         self._is_ended = not data

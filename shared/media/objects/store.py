@@ -8,6 +8,7 @@ decides nothing: which keys count is said by rows.
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -175,7 +176,8 @@ class ObjectStore:
             asked["Range"] = f"bytes={start}-{'' if end is None else end}"
         with store_call("get"):
             answer = await self._client.get_object(Bucket=self._bucket, Key=key, **asked)
-            async with answer["Body"] as body:
+            body = answer["Body"]
+            async with body:  # leaving early drops the connection instead of reading on
                 async for chunk in body.iter_chunks(CHUNK_BYTES):
                     yield chunk
 
@@ -215,9 +217,10 @@ class ObjectStore:
         that strangers may look, so it counts as an answer.
         """
         key = "results/none"
-        async for listed in self.list_prefix(""):
-            key = listed.key
-            break
+        async with aclosing(self.list_prefix("")) as listing:
+            async for listed in listing:
+                key = listed.key
+                break
         with store_call("is_private"):
             return await self._refuses(
                 self._unsigned.list_objects_v2(Bucket=self._bucket, MaxKeys=1)

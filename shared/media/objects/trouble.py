@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aiohttp import ClientError as HttpClientError
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.domain.errors import CoatcheckError, Unavailable
@@ -37,7 +38,7 @@ def store_call(operation: str) -> Iterator[None]:
         if code in ("NoSuchKey", "404"):
             raise ObjectMissing from None
         raise Unavailable(f"the object store refused {operation}: {code}") from None
-    except (BotoCoreError, OSError, TimeoutError) as error:
+    except (BotoCoreError, HttpClientError, OSError) as error:
         name = type(error).__name__
         raise Unavailable(f"the object store did not answer {operation}: {name}") from None
 

@@ -1,7 +1,8 @@
 """A relay on loopback in front of the real store, for faults that the store itself has not.
 
-Owns three of them: refusing requests like a store without a feature, losing an answer after
-the store has acted, and answering in the store's place. All other requests go through unchanged.
+Owns them: refusing requests like a store without a feature, answering in the store's place,
+losing an answer after the store has acted, and breaking off in the middle of one. All other
+requests go through unchanged.
 """
 
 import asyncio
@@ -10,6 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from shared.kit.settings import StorageSettings
+from shared.media.objects import ObjectStore, open_object_store
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ class Answer:
     code: str = ""
 
 
-class LoseAnswer:
-    """Lets the store act, then cuts the connection."""
+@dataclass(frozen=True)
+class CutAnswer:
+    """Lets the store act, then breaks the connection off after so many bytes of its answer."""
+
+    after_bytes: int = 0
 
 
-Verdict = Answer | LoseAnswer | None
+Verdict = Answer | CutAnswer | None
 Rule = Callable[[Request], Verdict]
 
 
@@ -74,6 +81,16 @@ async def relay(endpoint_url: str, rule: Rule) -> AsyncIterator[str]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@asynccontextmanager
+async def through_relay(settings: StorageSettings, rule: Rule) -> AsyncIterator[ObjectStore]:
+    """The bucket of `settings`, reached through a relay with this rule."""
+    assert settings.s3_endpoint_url
+    async with relay(settings.s3_endpoint_url, rule) as url:
+        moved = settings.model_copy(update={"s3_endpoint_url": url})
+        async with open_object_store(moved) as opened:
+            yield opened
+
+
 async def _serve_one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rule: Rule, host: str, port: int
 ) -> None:
@@ -94,10 +111,11 @@ async def _serve_one(
         to_store.write("\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1"))
         to_store.write(body)
         await to_store.drain()
+        left = verdict.after_bytes if isinstance(verdict, CutAnswer) else None
         while data := await from_store.read(65_536):
-            if not isinstance(verdict, LoseAnswer):
-                writer.write(data)
-                await writer.drain()
+            writer.write(data[:left])
+            await writer.drain()
+            left = None if left is None else max(0, left - len(data))
     finally:
         to_store.close()
 

@@ -3,8 +3,7 @@
 import hashlib
 import os
 import traceback
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -13,7 +12,7 @@ from shared.domain.errors import Unavailable
 from shared.kit.settings import StorageSettings
 from shared.media.layout import ExpectedObject, ObjectState, PartLayout
 from shared.media.objects import ObjectMissing, ObjectStore, UploadGone, open_object_store, store
-from tests.store.objects.relay import Answer, LoseAnswer, Request, Rule, relay
+from tests.store.objects.relay import Answer, CutAnswer, Request, Rule, through_relay
 
 PART = 5 * 1024 * 1024
 PARTS = (os.urandom(PART), os.urandom(PART), os.urandom(1_000))
@@ -38,15 +37,6 @@ async def upload_parts(object_store: ObjectStore, name: str) -> tuple[str, PartL
         await object_store.upload_part(upload, number, body) for number, body in enumerate(PARTS, 1)
     ]
     return upload.upload_id, PartLayout(PART, upload.has_checksums, tuple(parts))
-
-
-@asynccontextmanager
-async def through_relay(settings: StorageSettings, rule: Rule) -> AsyncIterator[ObjectStore]:
-    assert settings.s3_endpoint_url
-    async with relay(settings.s3_endpoint_url, rule) as url:
-        moved = settings.model_copy(update={"s3_endpoint_url": url})
-        async with open_object_store(moved) as opened:
-            yield opened
 
 
 async def test_a_small_object_is_stored_with_its_digest(object_store: ObjectStore) -> None:
@@ -252,9 +242,7 @@ async def test_a_store_that_is_away_is_unavailable_without_its_address(
     async with open_object_store(away) as object_store:
         with pytest.raises(Unavailable) as trouble:
             await CALLS[name](object_store)  # type: ignore[misc]
-    text = "".join(traceback.format_exception(trouble.value, chain=True))
-    assert "http://" not in text.split("Traceback")[0] + str(trouble.value)
-    assert trouble.value.__suppress_context__
+    assert "127.0.0.1" not in "".join(traceback.format_exception(trouble.value))
 
 
 async def test_wrong_keys_are_named_by_the_code_alone(storage_settings: StorageSettings) -> None:
@@ -266,12 +254,23 @@ async def test_wrong_keys_are_named_by_the_code_alone(storage_settings: StorageS
 
 
 async def test_a_lost_answer_is_unavailable(storage_settings: StorageSettings) -> None:
-    rule: Rule = lambda r: LoseAnswer() if r.method == "PUT" else None  # noqa: E731
+    rule: Rule = lambda r: CutAnswer() if r.method == "PUT" else None  # noqa: E731
     async with through_relay(storage_settings, rule) as object_store:
         name = key()
         with pytest.raises(Unavailable, match="did not answer put"):
             await object_store.put_small(name, b"hello", "text/x-test")
         assert await object_store.head(name) is not None
+
+
+async def test_a_read_that_breaks_off_is_unavailable_and_never_an_end(
+    storage_settings: StorageSettings,
+) -> None:
+    rule: Rule = lambda r: CutAnswer(100_000) if r.method == "GET" else None  # noqa: E731
+    async with through_relay(storage_settings, rule) as object_store:
+        name = key()
+        await object_store.put_small(name, WHOLE, "video/mp4")
+        with pytest.raises(Unavailable, match="did not answer get"):
+            await read(object_store, name)
 
 
 async def test_proxy_variables_have_no_say(

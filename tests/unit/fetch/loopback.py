@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,16 @@ def says(*pieces: bytes, stays_open: bool = False) -> Script:
     return script
 
 
-def drips(first: bytes, drop: bytes) -> Script:
-    """A script that writes `first`, then `drop` again and again for ever."""
+def drips(first: bytes, drop: bytes, times: int | None = None) -> Script:
+    """A script that writes `first`, then `drop` again and again, for ever if not told how often."""
 
     async def script(writer: asyncio.StreamWriter) -> None:
         writer.write(first)
-        while True:
+        for _ in repeat(None) if times is None else range(times):
             writer.write(drop)
             await writer.drain()
             await asyncio.sleep(0.002)
+        writer.close()
 
     return script
 

@@ -1,0 +1,1 @@
+"""Finding results in outputs and telling what bytes are."""

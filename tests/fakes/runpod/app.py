@@ -33,7 +33,7 @@ class FakeRunpod:
         self._journal = journal
         self._gates = Gates()
         self._shelf = Shelf(settings.media_dir, settings.encoders)
-        self._server = HttpServer(self._answer)
+        self._server = HttpServer(self.answer)
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
@@ -76,7 +76,8 @@ class FakeRunpod:
             self._results.sweep()
             await asyncio.sleep(every_seconds)
 
-    async def _answer(self, call: Call) -> Answer:
+    async def answer(self, call: Call) -> Answer:
+        """The answer to one received call."""
         parts = [unquote(part) for part in call.path.split("/") if part]
         match call.method, parts:
             case _, ["control", *rest]:

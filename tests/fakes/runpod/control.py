@@ -49,9 +49,9 @@ class Control:
 
     async def answer(self, call: Call, parts: list[str]) -> Answer:
         """`parts` are the path parts behind /control."""
-        if not ipaddress.ip_address(call.peer.rpartition(":")[0]).is_loopback:
-            return json_answer(403, {"error": "control is for this machine only"})
         try:
+            if not ipaddress.ip_address(call.peer.rpartition(":")[0]).is_loopback:
+                return json_answer(403, {"error": "control is for this machine only"})
             return await self._routed(call, parts)
         except ValidationError as error:
             return json_answer(422, {"error": json.loads(error.json(include_url=False))})

@@ -139,7 +139,9 @@ class Deliverer:
         if plan.has("body"):
             body = filled({"body": plan.body}, job, rules)["body"]
             return body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        record = record_of(job, rules, time.time()) or {"id": job.id}
+        # The final record even where retention has passed: a late retry still carries it.
+        at = min(time.time(), life_of(job, rules).ends_at)
+        record = record_of(job, rules, at) or {"id": job.id}
         record = await self._complete(job, record)
         # The real sender echoes the whole input and the webhook URL itself.
         record |= {"input": job.input, "webhook": job.webhook}

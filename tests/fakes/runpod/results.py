@@ -80,7 +80,8 @@ class Results:
     def _promised(self, job: Job) -> bool:
         life = life_of(job, self._book.rules)
         now = time.time()
-        return life.ended(now) and not life.gone(now) and life.ending is Ending.planned
+        made = life.ending is Ending.planned and job.script.job.outcome != "FAILED"
+        return made and life.ended(now) and not life.gone(now)
 
     def _scripted(self, plan: ResultPlan, call: Call, job: Job) -> Answer | None:
         if plan.redirect_to is not None:

@@ -62,8 +62,8 @@ class Content:
             header = struct.pack(">I4sQ", 1, b"free", self.padding)
             return header[offset : offset + wanted]
         grain = hashlib.shake_128(str(offset // CHUNK_BYTES).encode()).digest(16)
-        left = CHUNK_BYTES - offset % CHUNK_BYTES
-        return (grain * (CHUNK_BYTES // 16 + 1))[: min(wanted, left)]
+        at = offset % CHUNK_BYTES
+        return (grain * (CHUNK_BYTES // 16))[at : at + wanted]
 
 
 class Shelf:

@@ -98,12 +98,27 @@ class HttpServer:
         for connection in connections:
             connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        # An aborted transport lets go of its socket one turn of the loop later.
+        await asyncio.sleep(0)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: asyncio's own callback trips over one that was cancelled.
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            # Here and not in the task: one cancelled before its first step runs no `finally`.
+            self._connections.discard(task)
+            if task.cancelled():
+                writer.transport.abort()
+            else:
+                writer.close()
+
+        task.add_done_callback(ended)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername") or ("unknown", 0)
         connection = _Connection(reader, writer, f"{peer[0]}:{peer[1]}", self._handler)
         try:
@@ -112,8 +127,6 @@ class HttpServer:
             connection.write_head(400, {}, 0, keep=False)
         except (ConnectionError, TimeoutError):
             pass  # the client left: there is nobody to tell
-        finally:
-            writer.close()
 
 
 class _Connection:

@@ -73,20 +73,27 @@ class Database:
         def hear(_connection: object, notice: object) -> None:
             notices.append(notice)
 
-        async with self.connection() as one:
-            one.add_log_listener(hear)
-            try:
-                transaction = one.transaction()
-                await transaction.start()
-                await one.execute("SET LOCAL synchronous_commit = on")
+        is_committing = False
+        try:
+            async with self.connection() as one:
+                one.add_log_listener(hear)
                 try:
-                    yield one
-                except BaseException:
-                    await _rolled_back(transaction)
-                    raise
-                await _committed(transaction)
-            finally:
-                one.remove_log_listener(hear)
+                    transaction = one.transaction()
+                    await transaction.start()
+                    await one.execute("SET LOCAL synchronous_commit = on")
+                    try:
+                        yield one
+                    except BaseException:
+                        await _rolled_back(transaction)
+                        raise
+                    is_committing = True
+                    await transaction.commit()
+                finally:
+                    _stop_listening(one, hear)
+        except Unavailable as error:
+            if is_committing:
+                raise Uncertain("the outcome of a COMMIT is not known") from error
+            raise
         if notices:
             raise Uncertain("the COMMIT came back with a notice")
 
@@ -108,11 +115,12 @@ async def _rolled_back(transaction: Any) -> None:
         return
 
 
-async def _committed(transaction: Any) -> None:
+def _stop_listening(connection: Connection, hear: Any) -> None:
     try:
-        await transaction.commit()
-    except UNAVAILABLE_ERRORS as error:
-        raise Uncertain("the outcome of a COMMIT is not known") from error
+        connection.remove_log_listener(hear)
+    except asyncpg.InterfaceError:
+        # The session ended and the pool took the connection back; it listens to nothing now.
+        return
 
 
 @asynccontextmanager

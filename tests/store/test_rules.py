@@ -14,7 +14,7 @@ from shared.store.rules import CHECKS, rules_sql
 from tests.store import rows
 
 # What a row needs in each stage to pass the CHECKs, so that only the edge can be refused.
-FITTING = {
+FITTING: dict[Stage, dict[str, str | None]] = {
     Stage.unsubmitted: {"claim_token": None, "next_check_at": "now"},
     Stage.submitting: {"claim_token": "token", "claimed_at": "now", "next_check_at": "now"},
     Stage.unknown: {"attention_reason": "submission_outcome_unknown", "attention_since": "now"},
@@ -33,7 +33,7 @@ FITTING = {
     Stage.failed: {"error_code": "provider_failed", "finished_at": "now"},
     Stage.cancelled: {"finished_at": "now"},
 }
-VALUES = {
+VALUES: dict[str | None, str] = {
     None: "NULL",
     "now": "clock_timestamp()",
     "token": "gen_random_uuid()",
@@ -62,7 +62,7 @@ EVERY_COLUMN = (
 
 def write_stage(target: Stage) -> str:
     """An unguarded UPDATE that gives a row all that the target stage needs."""
-    given = dict.fromkeys(EVERY_COLUMN)
+    given: dict[str, str | None] = dict.fromkeys(EVERY_COLUMN)
     given.update(FITTING[target])
     if given["provider_job_id"]:
         given.update(accepted_at="now", unfinished_since="now")

@@ -23,8 +23,8 @@ from shared.kit.jsonpaths import Node, find_nodes
 from shared.media.sniffing import HEAD_BYTES, OCTETS, sniff
 
 TEXT_SLICE_CHARS = 1024 * 1024
-BASE64_CHARS_MIN = 40
-UNKNOWN_BASE64_CHARS_MIN = 256
+BASE64_DIGITS_MIN = 40
+UNKNOWN_BASE64_DIGITS_MIN = 256
 
 _URL = re.compile(r"(https?)://(\[[^\]/?#]*\]|[^:/?#\s]+)(:[0-9]+)?([/?#]\S*)?", re.IGNORECASE)
 _DATA_URI = re.compile(r"data:[^,\s]{0,200},", re.IGNORECASE)
@@ -141,14 +141,12 @@ def _as_inline(value: Any, *, may_be_unknown: bool) -> FoundKind | None:
     uri = _DATA_URI.match(value)
     if uri is not None:
         return FoundKind.data_uri if len(value) > uri.end() else None
-    if len(value) < BASE64_CHARS_MIN or not _BASE64.fullmatch(value):
+    digits = len(value) - sum(value.count(char) for char in "\r\n=")
+    if digits < BASE64_DIGITS_MIN or digits % 4 == 1 or not _BASE64.fullmatch(value):
         return None
-    try:
-        head = next(_decoded(value[: HEAD_BYTES * 2]))
-    except InlineMalformed:
-        return None
+    head = next(_decoded(value[: HEAD_BYTES * 2]))
     # Short words and paths are valid base64 as well; only known beginnings prove anything.
-    is_long = len(value) >= UNKNOWN_BASE64_CHARS_MIN
+    is_long = digits >= UNKNOWN_BASE64_DIGITS_MIN
     if sniff(head) is not OCTETS or (may_be_unknown and is_long):
         return FoundKind.base64
     return None

@@ -253,6 +253,16 @@ async def test_wrong_keys_are_named_by_the_code_alone(storage_settings: StorageS
     assert str(trouble.value) == "the object store refused put: InvalidAccessKeyId"
 
 
+async def test_an_error_without_a_proper_code_is_named_by_its_status(
+    storage_settings: StorageSettings,
+) -> None:
+    rule: Rule = lambda r: Answer(404, "see https://x/?sig=1") if r.method == "PUT" else None  # noqa: E731
+    async with through_relay(storage_settings, rule) as object_store:
+        with pytest.raises(Unavailable) as trouble:
+            await object_store.put_small(key(), b"x", "text/x-test")
+    assert str(trouble.value) == "the object store refused put: HTTP 404"
+
+
 async def test_a_lost_answer_is_unavailable(storage_settings: StorageSettings) -> None:
     rule: Rule = lambda r: CutAnswer() if r.method == "PUT" else None  # noqa: E731
     async with through_relay(storage_settings, rule) as object_store:

@@ -52,6 +52,8 @@ def kinds(output: Any, path: str = "$.v", kind: str = "auto") -> list[str]:
         (b64encode(b"?" * 300).decode(), "base64", ["base64"]),
         ("doneDONE", "base64", []),
         ("A" * 41, "base64", []),
+        (PNG_TEXT.rstrip("=") + "AAA", "auto", []),
+        ("\n" * 300, "base64", []),
         ("workspace/outputs/2026/11/30/clip00001234", "auto", []),
         ("/runpod-volume/outputs/2026/clip/0001/xyz/0123456789abcd", "auto", []),
         ("/workspace/out.mp4", "auto", []),
@@ -175,10 +177,14 @@ def test_a_path_that_can_hang_or_is_none_is_refused(path: str) -> None:
 
 
 def test_an_output_nested_beyond_all_measure_has_no_nodes() -> None:
-    value: Any = LINK
-    for _ in range(5_000):
-        value = [value]
-    assert kinds(value, path="$..v") == []
+    def nested(depth: int) -> Any:
+        value: Any = {"v": LINK}
+        for _ in range(depth):
+            value = [value]
+        return value
+
+    assert kinds(nested(50), path="$..v") == ["url"]
+    assert kinds(nested(5_000), path="$..v") == []
 
 
 def test_names_with_quotes_lead_back_to_their_node() -> None:

@@ -31,7 +31,7 @@ from shared.store.transitions.record import (
     Move,
     current_stage,
     land,
-    land_many,
+    lease_many,
     lost,
     record,
     tell,
@@ -87,7 +87,7 @@ async def capture_leased(
 
     `transfer`: what a copy usually takes; rows with less time left than that go last.
     """
-    return await land_many(
+    return await lease_many(
         database,
         LEASE_CAPTURES_SQL,
         (
@@ -98,7 +98,6 @@ async def capture_leased(
             None if job_ids is None else list(job_ids),
             transfer,
         ),
-        Move(Event.capture_leased, database.room),
     )
 
 

@@ -22,7 +22,7 @@ from shared.store.statements import (
     RESCHEDULE_CHECK_SQL,
     REVIEW_SQL,
 )
-from shared.store.transitions.record import Landing, Move, land, land_many
+from shared.store.transitions.record import Landing, Move, land, lease_many
 
 
 async def check_leased(
@@ -34,7 +34,7 @@ async def check_leased(
     job_ids: Sequence[UUID] | None = None,
 ) -> list[Job]:
     """Leases due rows (or the named ones among them); each job carries its own lease token."""
-    return await land_many(
+    return await lease_many(
         database,
         LEASE_CHECKS_SQL,
         (
@@ -44,7 +44,6 @@ async def check_leased(
             life,
             None if job_ids is None else list(job_ids),
         ),
-        Move(Event.check_leased, database.room),
     )
 
 

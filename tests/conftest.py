@@ -48,7 +48,7 @@ def storage_settings(storage: parts.Storage) -> StorageSettings:
         s3_endpoint_url=storage.endpoint_url,
         s3_bucket=storage.bucket,
         s3_region=storage.region,
-        s3_access_key_id=SecretStr(storage.access_key_id),
+        s3_access_key_id=storage.access_key_id,
         s3_secret_access_key=SecretStr(storage.secret_access_key),
     )
 

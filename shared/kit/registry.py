@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from shared.domain.errors import Refused
 from shared.domain.registry import EndpointSpec, Registry
+from shared.kit.jsonpaths import compile_path
 
 
 def load_registry(path: Path) -> Registry:
@@ -40,11 +41,20 @@ def _load_endpoint(path: Path, name: str, table: Any) -> EndpointSpec:
         raise Refused(f"{path}: endpoints.{name}.input_schema must name a JSON Schema file")
     schema = _load_schema(path.parent / schema_name)
     try:
-        return EndpointSpec.model_validate({**table, "name": name, "input_schema": schema})
+        endpoint = EndpointSpec.model_validate({**table, "name": name, "input_schema": schema})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise Refused(f"{path}: endpoints.{name}.{place}: {first['msg']}") from error
+    paths = [artifact.path for artifact in endpoint.artifacts]
+    if endpoint.cost is not None and endpoint.cost.path is not None:
+        paths.append(endpoint.cost.path)
+    for text in paths:
+        try:
+            compile_path(text)
+        except Refused as error:
+            raise Refused(f"{path}: endpoints.{name}: path {text!r}: {error}") from error
+    return endpoint
 
 
 def _load_schema(path: Path) -> dict[str, Any]:

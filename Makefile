@@ -1,0 +1,40 @@
+# Two commands matter: `make demo` and `make test`. Both build .venv first.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+ONCE ?=
+TESTS ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo up test check bench lock format
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' \
+	  | while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+venv: ## build .venv from the hash-checked lock (all others do it first)
+	@$(PYTHON) deploy/bootstrap.py
+
+demo: venv ## the whole stack and one real job, watched; ONCE=1 stops it all afterwards
+	@$(BIN)/coatcheck demo $(if $(ONCE),--once)
+
+up: venv ## the whole local stack, in the foreground; Ctrl-C stops it
+	@$(BIN)/coatcheck up
+
+test: check ## everything CI runs: checks, then all tests on real parts
+	@$(BIN)/pytest $(TESTS)
+
+check: venv ## lint, types, architecture
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest -q tests/rules tests/store/test_statements.py
+
+format: venv ## rewrite the sources in the house format
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .
+
+lock: venv ## resolve pyproject.toml anew into requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	  --quiet --output-file requirements.lock

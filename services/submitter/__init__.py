@@ -1,0 +1,1 @@
+"""The submitter room: buys jobs, each at most once."""

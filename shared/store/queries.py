@@ -22,6 +22,9 @@ SELECT {_JOB},
        (SELECT metadata FROM job_inputs WHERE job_inputs.job_id = jobs.id) AS metadata
 FROM jobs WHERE id = $1 AND owner_id = $2
 """
+FIRST_REQUEST_SQL = f"""
+SELECT request_digest, {_JOB} FROM jobs WHERE owner_id = $1 AND idempotency_key = $2
+"""
 ANY_JOB_SQL = f"SELECT {_JOB} FROM jobs WHERE id = $1"
 STORED_ARTIFACTS_SQL = """
 SELECT name, media_type, bytes, sha256, key FROM job_artifacts
@@ -100,6 +103,14 @@ class OwnedJob:
     job: Job
     metadata_json: str | None
     artifacts: tuple[StoredArtifact, ...]
+
+
+@dataclass(frozen=True)
+class FirstRequest:
+    """The request that an idempotency key belongs to, and the job it made."""
+
+    request_digest: bytes
+    job: Job
 
 
 @dataclass(frozen=True)
@@ -240,3 +251,12 @@ async def epochs(database: Database) -> list[dict[str, Any]]:
     async with database.connection() as connection:
         rows = await connection.fetch(EPOCHS_SQL)
     return [dict(row) for row in rows]
+
+
+async def first_request(
+    database: Database, owner_id: str, idempotency_key: str
+) -> FirstRequest | None:
+    """The owner's request under that key; None where the key is free."""
+    async with database.connection() as connection:
+        row = await connection.fetchrow(FIRST_REQUEST_SQL, owner_id, idempotency_key)
+    return None if row is None else FirstRequest(row["request_digest"], Job.from_row(row))

@@ -1,0 +1,1 @@
+"""The front door: jobs are handed in, watched, cancelled and fetched here."""

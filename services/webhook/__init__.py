@@ -1,0 +1,1 @@
+"""The back door for providers: authentic callbacks become evidence, and nothing else."""

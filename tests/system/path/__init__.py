@@ -1,0 +1,1 @@
+"""The whole path on a whole stack: real parts, every room its own process, real kills."""

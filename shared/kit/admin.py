@@ -10,7 +10,7 @@ import asyncio
 import errno
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +100,7 @@ class AdminApp:
     """The ASGI application of one room's admin port."""
 
     def __init__(
-        self, readiness: Readiness, pulses: Mapping[str, Pulse], routes: list[AdminRoute]
+        self, readiness: Readiness, pulses: Mapping[str, Pulse], routes: Sequence[AdminRoute]
     ) -> None:
         self._readiness = readiness
         self._pulses = pulses
@@ -110,7 +110,7 @@ class AdminApp:
             ("GET", "/readyz", self._readyz),
             ("GET", "/metrics", self._metrics),
         ]
-        for method, path, handler in own + routes:
+        for method, path, handler in [*own, *routes]:
             self._routes.setdefault(path, {})[method] = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -71,7 +71,7 @@ def configure_logs(level: str = "info") -> None:
             structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Sink(sys.stdout))),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Stdout())),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -207,21 +207,18 @@ def _plain(value: object, depth: int) -> object:
             return type(value).__name__
 
 
-class _Sink:
-    """A stream that loses lines rather than stop the work: a full disk, a reader that left."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+class _Stdout:
+    """Standard output that loses lines rather than stop the work: a full disk, a reader gone."""
 
     def write(self, text: str) -> None:
-        """Writes, or drops the text where the stream cannot take it."""
+        """Writes, or drops the text where it cannot be taken."""
         with contextlib.suppress(OSError):
-            self._stream.write(text)
+            sys.stdout.write(text)
 
     def flush(self) -> None:
         """Flushes, or drops what was held."""
         with contextlib.suppress(OSError):
-            self._stream.flush()
+            sys.stdout.flush()
 
 
 class _LibraryHandler(logging.Handler):

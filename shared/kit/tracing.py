@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 from structlog.contextvars import bound_contextvars
 
-_FORMAT = re.compile(r"^00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$")
+_FORMAT = re.compile(r"^00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 _current: ContextVar[str | None] = ContextVar("traceparent", default=None)
 

@@ -1,0 +1,1 @@
+"""Rules of the local stack, each part by itself."""

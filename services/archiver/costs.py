@@ -4,7 +4,7 @@ Owns the reading of an endpoint's `cost`. Promises None, which means the estimat
 cannot be read as an amount; a provider's figure is believed only where the endpoint points at it.
 """
 
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from shared.domain.provider import Json, StatusReading
 from shared.domain.registry import PinnedEndpoint
@@ -41,4 +41,4 @@ def _amount(value: Json) -> Decimal | None:
 
 def _rounded(amount: Decimal) -> Decimal | None:
     is_amount = amount.is_finite() and 0 <= amount < MOST_USD
-    return amount.quantize(CENTICENTS) if is_amount else None
+    return amount.quantize(CENTICENTS, ROUND_HALF_UP) if is_amount else None

@@ -22,7 +22,7 @@ SCANNED_TOKENS = 20_000
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
 # The closing quote is optional so that a cut-off string is met once, not once per quote in it.
-_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)|[{}\[\],:]', re.DOTALL)
+_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)|[{}\[\]:]', re.DOTALL)
 
 
 class Unreadable(StrEnum):
@@ -101,8 +101,6 @@ def _scan(text: str, wanted: str) -> str | None:
                 depth -= 1
             case ":":
                 key, colon_end = last_string, token.end()
-            case ",":
-                key = None
             case _ if not token[2]:
                 return None
             case _ if depth == 1:
@@ -110,8 +108,6 @@ def _scan(text: str, wanted: str) -> str | None:
                 if is_value:
                     return token[1]
                 last_string = token[1]
-        if depth < 1:
-            return None
     return None
 
 

@@ -81,6 +81,8 @@ def test_disputed_members_are_told_and_not_given() -> None:
         (b'junk{"id":"a"', None),
         (b'[{"id":"a"', None),
         (b'{"x":1}{"id":"a"', None),
+        (b'}{{"id":"a"', None),
+        (b'{"id":,"a"', None),
         (b'{"x":"\\', None),
         # too deep
         (b'{"id":"a","x":' + b"[" * 100_000, "a"),

@@ -79,6 +79,7 @@ def test_any_other_conflict_is_ambiguous(body: bytes) -> None:
         b'{"code":"ENDPOINT_PAUSED","job":{"id":"job-1"}}',
         b'{"code":"ENDPOINT_PAUSED","jobs":[{"jobId":"job-1"}]}',
         b'{"code":"ENDPOINT_PAUSED","id":"job-1","id":"job-2"}',
+        b'{"code":"ENDPOINT_PAUSED","id":"job-1","id":null}',
         b'{"code":"ENDPOINT_PAUSED","x":[' + b"[]," * 2_000 + b"[]]}",
         b'{"code":"ENDPOINT_PAUSED","x":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
     ],

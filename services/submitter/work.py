@@ -26,6 +26,7 @@ from shared.kit.http import HttpTransport
 from shared.kit.loops import Backoff, SweepLoop
 from shared.kit.registry import load_registry
 from shared.kit.service import Loop, Room, RoomContext
+from shared.kit.settings import KafkaSettings
 from shared.store.dead_letters import dead_letter_parked
 from shared.store.pool import Database, open_database
 
@@ -75,20 +76,9 @@ def _loops(
     routes: Routes,
     scale: TimeScale,
 ) -> list[Loop]:
-    async def park(parked: ParkedMessage) -> None:
-        await dead_letter_parked(
-            database,
-            topic=parked.topic,
-            partition=parked.partition,
-            offset=parked.offset,
-            error=parked.error,
-            key=parked.key,
-            value=parked.value,
-        )
-
     housekeeping = Housekeeping(database, routes, scale)
     return [
-        HintLoop(settings, Topic.submit, GROUP, claimer.take_hint, park, name="submitter.hints"),
+        hint_loop(settings, database, claimer),
         SweepLoop(
             "submitter.sweep",
             claimer.sweep_once,
@@ -107,6 +97,25 @@ def _loops(
             idle_seconds=max(LEAST_WAITING_SWEEP_SECONDS, scale.seconds(WAITING_SWEEP_SECONDS)),
         ),
     ]
+
+
+def hint_loop(
+    settings: KafkaSettings, database: Database, claimer: Claimer, group: str = GROUP
+) -> HintLoop:
+    """The first mouth: hints about jobs to be bought; what cannot be read is parked."""
+
+    async def park(parked: ParkedMessage) -> None:
+        await dead_letter_parked(
+            database,
+            topic=parked.topic,
+            partition=parked.partition,
+            offset=parked.offset,
+            error=parked.error,
+            key=parked.key,
+            value=parked.value,
+        )
+
+    return HintLoop(settings, Topic.submit, group, claimer.take_hint, park, name="submitter.hints")
 
 
 def _webhooks(settings: SubmitterSettings) -> WebhookAddresses:

@@ -21,8 +21,13 @@ T = TypeVar("T")
 class PatientWriter:
     """Shared by all calls of the process."""
 
-    def __init__(self, knock_seconds: float = KNOCK_SECONDS) -> None:
+    def __init__(
+        self,
+        knock_seconds: float = KNOCK_SECONDS,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._knock_seconds = knock_seconds
+        self._sleep = sleep
         self._outage = Outage("submitter: PostgreSQL, for outcomes of paid calls")
         self._turn = asyncio.Lock()
 
@@ -37,7 +42,7 @@ class PatientWriter:
             # One writer at a time knocks; the first that gets in lets the others go at once.
             async with self._turn:
                 if self._outage.attempts:
-                    await asyncio.sleep(self._knock_seconds)
+                    await self._sleep(self._knock_seconds)
                 try:
                     written = await attempt()
                 except Unavailable as error:

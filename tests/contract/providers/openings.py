@@ -21,7 +21,7 @@ JOB_ID = "11111111-2222-4333-8444-000000000001-u1"
 
 @dataclass(frozen=True)
 class Opening:
-    """How one adapter is tried. `record(word, id)` is a status body; `running_word` means running."""
+    """How one adapter is tried. `record(word, id)` makes a status body."""
 
     settings: Callable[[str], CoatcheckSettings]
     accepted: bytes

@@ -31,7 +31,7 @@ class ArchiverSettings(
     """
 
     archiver_parallel_transfers: int = Field(default=4, ge=1, le=64)
-    archiver_sweep_seconds: float = Field(default=1.0, gt=0, le=60)
+    archiver_sweep_seconds: float = Field(default=1.0, gt=0, le=3600)
     archiver_transfer_seconds: float = Field(default=1800.0, gt=0, le=86_400)
     retention_days: Annotated[Mapping[str, float], NoDecode] = Field(default={"preview": 7.0})
 

@@ -21,4 +21,4 @@ class ReconcilerSettings(RuntimeSettings, DatabaseSettings, KafkaSettings, Regis
 
     adoption: Literal["auto", "manual"] = "auto"
     reconciler_parallel_checks: int = Field(default=32, ge=1, le=500)
-    reconciler_sweep_seconds: float = Field(default=1.0, gt=0, le=60)
+    reconciler_sweep_seconds: float = Field(default=1.0, gt=0, le=3600)

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from shared.domain.errors import SchemaAhead, Unavailable
-from shared.store.pool import CONNECT_TIMEOUT_SECONDS, UNAVAILABLE_ERRORS
+from shared.store.trouble import CONNECT_TIMEOUT_SECONDS, UNAVAILABLE_ERRORS
 
 _TRACK_SQL = """
 CREATE TABLE IF NOT EXISTS schema_migrations (

@@ -15,30 +15,15 @@ from typing import Any
 import asyncpg
 
 from shared.domain.errors import SchemaAhead, SchemaBehind, Unavailable, Uncertain
+from shared.store.migrate import pending_migrations
+from shared.store.trouble import CONNECT_TIMEOUT_SECONDS, UNAVAILABLE_ERRORS
 
 Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
 Record = asyncpg.Record
 
 COMMAND_TIMEOUT_SECONDS = 15.0
-CONNECT_TIMEOUT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 LEAST_SERVER_VERSION = 180000
-
-UNAVAILABLE_ERRORS = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.exceptions.OperatorInterventionError,
-    asyncpg.exceptions.InsufficientResourcesError,
-    asyncpg.exceptions.ReadOnlySQLTransactionError,
-    asyncpg.exceptions.TransactionRollbackError,
-    asyncpg.exceptions.LockNotAvailableError,
-    asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
-    asyncpg.exceptions.InvalidAuthorizationSpecificationError,
-    asyncpg.exceptions.InvalidCatalogNameError,
-)
-"""What means "not now": the server is away, full, read-only, or gave way to another."""
 
 
 class Database:
@@ -186,9 +171,6 @@ async def _prepare_connection(connection: asyncpg.Connection) -> None:
 
 
 async def _schema_fits(database: Database, wait_seconds: float) -> None:
-    # Imported here: migrate.py opens connections of its own and imports this module's errors.
-    from shared.store.migrate import pending_migrations
-
     give_up_at = asyncio.get_running_loop().time() + wait_seconds
     while True:
         async with database.connection() as one:

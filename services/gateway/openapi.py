@@ -46,6 +46,7 @@ _EVERYWHERE = ("internal_error", "unavailable")
 _PROBLEM_HEADERS = {
     401: {"WWW-Authenticate": "the challenge"},
     403: {"WWW-Authenticate": "the scope that is missing, where it is one"},
+    409: {"Retry-After": "in seconds, with `not_ready`"},
     416: {"Content-Range": "the artifact's size"},
     503: {"Retry-After": "in seconds"},
 }

@@ -1,8 +1,7 @@
 """Where jobs of an endpoint go: its entry in the registry, the adapter, the client with the key.
 
-Owns reading the registry and opening one client per provider in it. A job keeps the limits of
-time it was requested under (its revision); where it is sent is today's registry. Must never show
-a key.
+Owns the way from an endpoint's name to its route. A job keeps the limits of time it was requested
+under (its revision); where it is sent is today's registry. Must never show a key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.domain.durations import TimeScale
-from shared.domain.errors import Refused
 from shared.domain.registry import EndpointSpec, Registry
 from shared.kit.http import HttpTransport
 from shared.kit.logs import get_logger
-from shared.kit.settings import describe, read_settings
-from shared.providers import ADAPTERS, ProviderAdapter, ProviderClient
+from shared.providers import ProviderAdapter, ProviderClient
+from shared.providers.opening import open_providers
 from shared.store.transitions.submission import ClaimTerms
 
 _log = get_logger()
@@ -60,18 +58,9 @@ class Routes:
 
 
 def open_routes(registry: Registry, transport: HttpTransport) -> Routes:
-    """Opens a client per provider. Raises Refused without an adapter, SettingsInvalid."""
-    clients: dict[str, ProviderClient] = {}
-    for spec in registry.endpoints.values():
-        if spec.provider not in ADAPTERS:
-            known = ", ".join(sorted(ADAPTERS))
-            raise Refused(f"endpoint {spec.name}: no provider {spec.provider!r}; there is: {known}")
-        if spec.provider not in clients:
-            adapter = ADAPTERS[spec.provider]
-            settings = read_settings(adapter.settings_type)
-            _log.info("settings_read", provider=spec.provider, settings=describe(settings))
-            clients[spec.provider] = adapter.open(settings, transport)
+    """The routes of the registry. Raises Refused without an adapter, SettingsInvalid."""
+    opened = open_providers(registry, transport)
     return Routes(
-        Route(spec, ADAPTERS[spec.provider], clients[spec.provider])
+        Route(spec, opened[spec.provider].adapter, opened[spec.provider].client)
         for spec in registry.endpoints.values()
     )

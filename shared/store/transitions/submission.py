@@ -18,6 +18,8 @@ from shared.domain.hints import HintKind
 from shared.domain.job import Job
 from shared.domain.provider import Handle
 from shared.domain.stages import AttentionReason, ClaimOutcome
+from shared.kit import telemetry
+from shared.kit.logs import get_logger
 from shared.store.pool import Database
 from shared.store.statements import (
     ACCEPT_SQL,
@@ -41,6 +43,8 @@ from shared.store.transitions.record import (
     record,
     tell,
 )
+
+_log = get_logger()
 
 SLOT_SQL = "INSERT INTO endpoint_slots (endpoint) VALUES ($1) ON CONFLICT DO NOTHING"
 LOCK_SLOT_SQL = "SELECT endpoint FROM endpoint_slots WHERE endpoint = $1 FOR UPDATE"
@@ -185,10 +189,16 @@ async def _accept_lost(database: Database, claim: Claim, handle: Handle) -> Land
 
 
 async def evidence_kept(database: Database, claim: Claim, provider_job_id: str) -> None:
-    """Stores an id we read ourselves as evidence of its claim and makes an `unknown` row due."""
-    await evidence_noted(
+    """Stores an id we read ourselves as evidence of its claim and makes an `unknown` row due.
+
+    A second id for the job raises the alarm, once (E4).
+    """
+    noted = await evidence_noted(
         database, claim.job.id, claim.token, claim.job.provider, provider_job_id, "submitter"
     )
+    if noted.paid_twice_suspected:
+        telemetry.paid_twice_suspected.inc()
+        _log.error("paid_twice_suspected", job_id=claim.job.id, provider_job_id=provider_job_id)
 
 
 async def submission_released(

@@ -7,8 +7,14 @@ import pytest
 
 from services.submitter import writing
 from shared.domain.stages import Stage
+from shared.kit.telemetry import paid_twice_suspected
 from shared.store.pool import Database, open_database
 from shared.store.queries import claims_of
+from shared.store.transitions.evidence import (
+    evidence_noted,
+    submission_adopted,
+    unexamined_evidence,
+)
 from tests.store import rows
 from tests.system.postgres_gate import PostgresGate
 from tests.system.submitter.bench import Bench, Provider, aged, bench, pulse
@@ -119,3 +125,25 @@ async def test_a_doubt_that_cannot_be_written_in_time_is_left_to_the_expiry(
     await aged(database, job)
     await cut.parts.housekeeping.expire_claims(pulse())
     assert (await rows.now(database, job)).stage is Stage.unknown
+
+
+async def test_a_late_accept_of_a_job_that_has_another_id_by_now_raises_the_alarm(
+    database: Database, cut: Cut, provider: Provider
+) -> None:
+    """The claim expired, a callback named an id, it was adopted; then our own answer differs."""
+    job = await rows.requested(database)
+    await answered_into_an_outage(cut, provider)
+    await aged(database, job)
+    await bench(database, provider.url).housekeeping.expire_claims(pulse())
+    (claim,) = await claims_of(database, job.id)
+    await evidence_noted(database, job.id, claim["token"], "runpod", "another-id", "webhook")
+    leased = await rows.check_lease(database, job)
+    (evidence,) = await unexamined_evidence(database, [job.id])
+    token = rows.lease_of(leased)
+    handle = rows.handle("another-id")
+    rows.landed(await submission_adopted(database, leased, token, evidence, handle))
+    before = paid_twice_suspected._value.get()
+    cut.gate.reopen()
+    await cut.parts.landed()
+    assert paid_twice_suspected._value.get() == before + 1
+    assert (await rows.now(database, job)).provider_job_id == "another-id"

@@ -81,7 +81,7 @@ def test_an_endpoint_that_left_the_registry_is_said_once(
 
 
 def test_a_provider_without_an_adapter_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match=r"endpoint a: no provider 'teleport'; there is: .*runpod"):
+    with pytest.raises(Refused, match=r"the provider 'teleport'; there is: .*runpod"):
         open_routes(registry("a", provider="teleport"), HttpTransport())
 
 

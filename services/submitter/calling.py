@@ -96,7 +96,7 @@ class PaidCall:
             await self._write(outcome)
         except Exception as error:  # noqa: BLE001  # no claim may be left behind in silence
             _log.error("outcome_not_written", outcome=_word(outcome), exc_info=error)
-            await self._write_uncertain("outcome_not_written", _short_id(outcome))
+            await self._write_uncertain("outcome_not_written", _keepable_id(outcome))
 
     async def _outcome(self) -> CreateOutcome:
         gate = self._watch_the_gate()
@@ -259,11 +259,12 @@ def _word(outcome: CreateOutcome) -> str:
             assert_never(outcome)
 
 
-def _short_id(outcome: CreateOutcome) -> str | None:
+def _keepable_id(outcome: CreateOutcome) -> str | None:
     """The id that an outcome names, where the table can hold it."""
     match outcome:
         case Accepted(provider_job_id=named) | Ambiguous(evidence_id=named):
-            return named if named and len(named) <= LONGEST_ID else None
+            can_be_kept = named and len(named) <= LONGEST_ID and "\0" not in named
+            return named if can_be_kept else None
         case NoJob():
             return None
         case _:

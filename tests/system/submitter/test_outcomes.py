@@ -1,13 +1,14 @@
 """What becomes of a claim, for everything that can happen to its one call."""
 
 import json
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from services.submitter.webhooks import WebhookAddresses
-from shared.domain.provider import Exchange
+from shared.domain.provider import Accepted, Ambiguous, CreateOutcome, Exchange
 from shared.domain.stages import Stage
 from shared.domain.webhook_token import NamedClaim, WebhookKeys, verify
 from shared.kit.telemetry import paid_calls_per_claim_max, submit_attempts
@@ -16,7 +17,7 @@ from shared.store.pool import Database
 from shared.store.queries import claims_of
 from shared.store.transitions.admission import cancel_requested
 from tests.store import rows
-from tests.system.submitter.bench import Bench, Provider, bench, endpoint, made_due
+from tests.system.submitter.bench import Bench, Provider, aged, bench, endpoint, made_due, pulse
 
 KEYS = WebhookKeys.parse("k1:0123456789abcdef")
 
@@ -192,12 +193,52 @@ async def test_a_bug_before_the_call_gives_the_claim_back(
     assert await provider.creates() == []
 
 
+@dataclass(frozen=True)
+class ClaimingAdapter(RunpodAdapter):
+    """Reads one and the same outcome out of every answer."""
+
+    outcome: CreateOutcome = field(default=Ambiguous("odd"))
+
+    def classify(self, exchange: Exchange, switched_on: frozenset[str]) -> CreateOutcome:
+        """The outcome."""
+        return self.outcome
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Accepted("x" * 256), Accepted("\0"), Ambiguous("odd", "x" * 256), Ambiguous("odd", "\0")],
+)
 async def test_an_id_that_the_table_cannot_hold_ends_in_unknown(
-    submitter: Bench, provider: Provider
+    database: Database, provider: Provider, outcome: CreateOutcome
 ) -> None:
-    await provider.script(create={"body": {"id": "x" * 256}, "created": True})
-    job = await submitter.bought(await rows.requested(submitter.database))
+    parts = bench(database, f"{provider.url}/v2", adapter=ClaimingAdapter(outcome=outcome))
+    job = await parts.bought(await rows.requested(database))
     assert job.stage is Stage.unknown
+    (claim,) = await claims_of(database, job.id)
+    assert claim["reason"] == "outcome_not_written"
+
+
+async def test_an_outcome_that_cannot_be_written_at_all_is_left_to_the_expiry(
+    submitter: Bench, provider: Provider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = await rows.requested(submitter.database)
+    async with submitter.database.connection() as connection:
+        await connection.execute(
+            """
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+            CREATE TRIGGER refuse BEFORE UPDATE ON jobs
+            FOR EACH ROW WHEN (new.stage <> 'submitting') EXECUTE FUNCTION refuse()
+            """
+        )
+        assert (await submitter.bought(job)).stage is Stage.submitting
+        assert "claim_left_to_expiry" in capsys.readouterr().out
+        assert submitter.slots.free == 16
+        await connection.execute("DROP TRIGGER refuse ON jobs")
+    await aged(submitter.database, job)
+    await submitter.housekeeping.expire_claims(pulse())
+    assert (await rows.now(submitter.database, job)).stage is Stage.unknown
+    assert len(await provider.creates()) == 1
 
 
 async def test_an_id_of_another_row_makes_the_job_unknown_with_evidence(

@@ -1,10 +1,12 @@
 """What the stack says while it works: one line per event, and never five silent seconds.
 
-Owns the output of `up`, `demo`, `stop` and `start`. Promises that a closed pipe or a full disk
-behind the output never stops the stack. Must never print a secret: callers hand in sentences
-made of names, numbers and times.
+Owns the output of `up`, `demo`, `stop` and `start`. Promises that a reader who is slow or gone,
+or a full disk behind the output, never stops the stack: such lines are dropped. Must never
+print a secret: callers hand in sentences made of names, numbers and times.
 """
 
+import io
+import select
 import sys
 import time
 from typing import TextIO
@@ -34,8 +36,18 @@ class Console:
     def print(self, text: str) -> None:
         """A line without the time: results, and what a reader copies."""
         try:
-            print(text, file=self._stream, flush=True)
+            if _takes_a_line(self._stream):
+                print(text, file=self._stream, flush=True)
         except (OSError, ValueError):
             # Nobody reads any more, or the disk under the output is full. The stack goes on:
             # ending here would leave the reader of the logs without the parts.
             return
+
+
+def _takes_a_line(stream: TextIO) -> bool:
+    """Can a line be written without waiting? A pipe that says yes takes 4 KiB at once."""
+    try:
+        handle = stream.fileno()
+    except io.UnsupportedOperation:
+        return True  # a stream in memory
+    return bool(select.select([], [handle], [], 0)[1])

@@ -80,7 +80,6 @@ class LocalKafka:
         self.log_path = log_path
         self.cache_dir = cache_dir
         self.process: subprocess.Popen[bytes] | None = None
-        self.has_jars = False
 
     @property
     def bootstrap(self) -> str:
@@ -100,7 +99,6 @@ class LocalKafka:
         """
         jars = yield from self._bring_jars()
         java = find_java()
-        self.has_jars = True
         properties = self._write_properties()
         ports.require_free([*self.served, ports.NamedPort(self.controller_port, INTERNAL)])
         if not (self._data_dir / "meta.properties").exists():

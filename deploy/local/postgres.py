@@ -11,6 +11,8 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -120,27 +122,23 @@ class LocalPostgres:
         """initdb beside the final place, then rename: a kill half-way leaves no half cluster."""
         fresh = self.data_dir.with_name(self.data_dir.name + ".new")
         password_file = self.data_dir.with_name(self.data_dir.name + ".password")
+        command: list[str | Path] = [programs / "initdb", "-D", fresh, "-U", ROLE]
+        command += ["-E", "UTF8", "--no-locale", f"--pwfile={password_file}"]
+        command += ["--auth-host=scram-sha-256", "--auth-local=reject"]
         try:
             shutil.rmtree(fresh, ignore_errors=True)
             self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(self._password)
-            command: list[str | Path] = [programs / "initdb", "-D", fresh, "-U", ROLE]
-            command += ["-E", "UTF8", "--no-locale", f"--pwfile={password_file}"]
-            command += ["--auth-host=scram-sha-256", "--auth-local=reject"]
-            child = spawn(
-                command if self._durable else [*command, "--no-sync"],
-                log_path=self.log_path,
-                not_as_root=True,
-                env=_environment(),
-            )
-            yield from await_exit(child, "initdb", self.log_path)
+            with secret_file(password_file, self._password):
+                child = spawn(
+                    command if self._durable else [*command, "--no-sync"],
+                    log_path=self.log_path,
+                    not_as_root=True,
+                    env=_environment(),
+                )
+                yield from await_exit(child, "initdb", self.log_path)
             fresh.rename(self.data_dir)
         except OSError as error:
             raise PartFailed(f"cannot make {self.data_dir}: {error.strerror}") from error
-        finally:
-            password_file.unlink(missing_ok=True)
 
     def _wait_for_predecessor(self, programs: Path) -> Waiting:
         """A postmaster whose launcher was killed may still be shutting down; a stale pid file
@@ -189,6 +187,18 @@ def _environment(**extra: str) -> dict[str, str]:
     """Ours without PG* variables, which would point the programs somewhere else."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     return {**kept, "LC_ALL": "C", **extra}
+
+
+@contextmanager
+def secret_file(path: Path, text: str) -> Iterator[None]:
+    """A file of mode 0600 that is there for the time of the block only."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _first_number(pid_file: Path) -> int | None:

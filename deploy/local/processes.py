@@ -201,3 +201,20 @@ def last_words(log_path: Path) -> str:
     except OSError:
         return "(no log)"
     return " | ".join(line.strip() for line in lines[-LOG_TAIL_LINES:] if line.strip()) or "(empty)"
+
+
+class NewLines:
+    """What the logs of a folder have got since this object was made."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
+        self._marks = {path: path.stat().st_size for path in log_dir.glob("*.log")}
+
+    def tell(self, words: str) -> bool:
+        """Do the new lines of any log hold these words?"""
+        return any(self._tells(path, words.encode()) for path in self._log_dir.glob("*.log"))
+
+    def _tells(self, path: Path, words: bytes) -> bool:
+        with path.open("rb") as log:
+            log.seek(self._marks.get(path, 0))
+            return any(words in line for line in log)

@@ -6,6 +6,7 @@ starts without a broker and says so loudly, and that whatever fails, everything 
 ended. Must never print a secret: they go to `stack.json`, which is for the owner alone.
 """
 
+import errno
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from deploy.local.given import Given
 from deploy.local.home import SETTINGS_NAME, Home, HomeUnusable
 from deploy.local.kafka_jars import KafkaJarsUnavailable
 from deploy.local.ports import PortTaken, require_free
-from deploy.local.processes import Steps, Waiting, await_exit, spawn
+from deploy.local.processes import NewLines, PartFailed, Steps, Waiting, await_exit, spawn
 from deploy.local.remains import end_remains, note_children
 from deploy.local.rooms import PROJECT_DIR, PartRefused
 from deploy.local.supervisor import StopAsked, Supervisor
@@ -30,6 +31,7 @@ STOP_ORDER = (ROOMS, ("fake_runpod",), ("kafka",), ("s3",), ("postgres",))
 STARTS_TRIED = 3
 PREPARATION = (sys.executable, "-m", "services.operator.prepare")
 FULL_MEGABYTES = 8
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 Facts = dict[str, Any]
 Task = Callable[[Facts], Waiting]
@@ -46,6 +48,7 @@ class Stack:
     def __init__(self, home: Home, console: Console) -> None:
         self.home, self.console = home, console
         self.facts: Facts | None = None
+        self._logs = NewLines(home.log_dir)
         self._desk = ControlDesk(home)
         self._supervisor = Supervisor(console, self._desk, self._pids_changed)
 
@@ -62,11 +65,14 @@ class Stack:
                 self._supervisor.run(task(self.facts))
             except StopAsked:
                 self.console.say("asked to stop")
+            except PartFailed as error:
+                raise StackFailed(self._with_cause(str(error))) from error
             finally:
                 self._end()
 
     def _start(self) -> Waiting:
         self.home.turn_logs()
+        self._logs = NewLines(self.home.log_dir)
         yield from end_remains(self.home)
         blueprint = Blueprint(Given(os.environ), self.home)
         parts = [blueprint.postgres, blueprint.s3, blueprint.kafka, blueprint.fake_runpod]
@@ -76,13 +82,12 @@ class Stack:
         for part in started:
             self._supervisor.add(part)
         cookie = yield from self._prepare(blueprint)
-        bootstrap = yield from self._broker(blueprint)
-        yield from self._until_up("s3")
+        # Rooms would start without the broker too, but then find it seconds after it is there.
+        yield from self._until_up("s3", "kafka")
+        bootstrap = self._bootstrap(blueprint)
         for room in blueprint.rooms(bootstrap):
             self._supervisor.add(room)
         yield from self._until_up(*self._supervisor.watches)
-        if blueprint.kafka is not None and "kafka" not in self._supervisor.watches:
-            bootstrap = None
         self.home.write_json(SETTINGS_NAME, blueprint.settings(bootstrap))
         self.facts = blueprint.facts(bootstrap=bootstrap, cookie=cookie)
         self._write_down()
@@ -111,16 +116,11 @@ class Stack:
         cookie: str | None = prepared["session_cookie"]
         return cookie
 
-    def _broker(self, blueprint: Blueprint) -> Steps[str | None]:
-        """Where Kafka is, as soon as it is sure that there will be one."""
+    def _bootstrap(self, blueprint: Blueprint) -> str | None:
+        """Where Kafka is; None where its jars could not be had."""
         if blueprint.kafka is None:
             return blueprint.given.required("KAFKA_BOOTSTRAP_SERVERS", "Kafka is not started")
-        while not blueprint.kafka.has_jars:
-            self._fail_if_hopeless()
-            if "kafka" not in self._supervisor.watches:
-                return None
-            yield self._supervisor.unsettled()
-        return blueprint.kafka.bootstrap
+        return blueprint.kafka.bootstrap if "kafka" in self._supervisor.watches else None
 
     def _until_up(self, *names: str) -> Waiting:
         def wanted() -> list[Watch]:
@@ -144,10 +144,10 @@ class Stack:
                 raise StackFailed(self._with_cause(str(error)))
 
     def _with_cause(self, sentence: str) -> str:
-        free = self.home.free_megabytes()
-        if free < FULL_MEGABYTES:
-            return f"the disk that holds {self.home.path} is full ({free} MB are free): {sentence}"
-        return sentence
+        """A full disk makes every program fail in words of its own; ours come first."""
+        if self.home.free_megabytes() >= FULL_MEGABYTES and not self._logs.tell(NO_SPACE):
+            return sentence
+        return f"the disk that holds {self.home.path} is full: {sentence}"
 
     def _say_no_broker(self, error: CoatcheckError) -> None:
         for line in (
@@ -180,7 +180,8 @@ class Stack:
         self.home.forget_stack()
         self._supervisor.close()
         self.home.control_socket.unlink(missing_ok=True)
-        self.console.say("everything is stopped; the data stays in " + str(self.home.path))
+        if self._supervisor.watches:
+            self.console.say(f"everything is stopped; the data stays in {self.home.path}")
 
 
 def forever(_facts: Facts) -> Waiting:

@@ -11,6 +11,7 @@ import pytest
 
 from deploy.local import processes
 from deploy.local.processes import (
+    NewLines,
     PartFailed,
     await_exit,
     drive,
@@ -160,6 +161,16 @@ def test_last_words_are_the_end_of_a_long_log(tmp_path: Path) -> None:
     assert last_words(log) == "(empty)"
     log.write_text("begin\n" * 1000 + "one\n\ntwo\n")
     assert last_words(log) == "begin | one | two"
+
+
+def test_only_what_a_log_got_meanwhile_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("old trouble\n")
+    logs = NewLines(tmp_path)
+    (tmp_path / "b.log").write_text("new\n")
+    assert not logs.tell("trouble")
+    with (tmp_path / "a.log").open("a") as log:
+        log.write("new trouble\n")
+    assert logs.tell("trouble")
 
 
 def test_an_ending_is_told_by_code_or_by_signal() -> None:

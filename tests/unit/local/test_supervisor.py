@@ -267,15 +267,26 @@ def test_a_desk_that_cannot_be_set_up_is_told(
         ControlDesk(home)
 
 
-def test_nobody_reading_does_not_stop_the_stack() -> None:
+def test_a_closed_output_does_not_stop_the_stack() -> None:
     program = (
         "from deploy.local.console import Console\n"
-        "import os, sys\n"
+        "import os\n"
         "console = Console(); os.close(1)\n"
         "console.say('unheard'); os._exit(0)"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
     assert done.returncode == 0
+
+
+def test_a_reader_who_does_not_read_does_not_stop_the_stack() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb") as reader:
+        console = Console(stream)
+        for _ in range(300):
+            console.print("x" * 999)
+        stream.flush()
+        assert reader.read1(1000) == b"x" * 999 + b"\n"
+        assert len(reader.read1(1_000_000)) < 299_000
 
 
 def test_silence_is_broken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""The local stack on real parts."""

@@ -52,8 +52,8 @@ def is_json_type(content_type: str) -> bool:
 async def read_body(request: Request) -> bytes:
     """The whole body. Raises Problem above the cap, ClientGone when the caller left.
 
-    A body over the cap is read on and dropped for a while, for an answer that overtakes the
-    body is lost with the connection.
+    A body over the cap is read on and dropped for a while: a caller who is still sending when
+    the server gives up on the connection never sees the answer.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > DRAINED_BYTES_MAX:
@@ -81,7 +81,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def _too_large() -> Problem:
-    return Problem("payload_too_large", headers={"Connection": "close"})
+    return Problem("payload_too_large")
 
 
 async def off_loop(size: int, work: Callable[[], T]) -> T:

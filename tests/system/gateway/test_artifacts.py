@@ -25,13 +25,14 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 ETAG = f'"{SHA256}"'
 
 
-async def stored(database: Database, store: ObjectStore | None, name: str = "master") -> UUID:
+async def stored(database: Database, store: ObjectStore | None, size: int = len(CONTENT)) -> UUID:
     """A succeeded job whose artifact is in the bucket; without a store, in the row alone."""
+    name = "master"
     job = await capture_lease(database, await capturing(database))
     key = f"results/{job.id}/{name}.{job.lease_token}.mp4"
     if store is not None:
         await store.put_small(key, CONTENT, "video/mp4")
-    prepared = capture.NewArtifact(name, "video/mp4", len(CONTENT), SHA256, key, None, None)
+    prepared = capture.NewArtifact(name, "video/mp4", size, SHA256, key, None, None)
     landed(await capture.capture_prepared(database, job, prepared))
     landed(
         await capture.result_stored(

@@ -180,7 +180,6 @@ async def test_a_body_above_the_cap_without_a_declared_length(owner: Caller, chu
     headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
     answer = await owner.http.post("/v1/jobs", content=endless(), headers=headers)
     assert_problem(answer, 413, "payload_too_large")
-    assert answer.headers["connection"] == "close"
     assert read == min(chunks, 34)  # read on for a while, so that the answer is not lost
 
 

@@ -17,7 +17,7 @@ from services.archiver.leases import LeaseLost
 from services.archiver.problems import Barred, Denied, Problem, Trouble, Unusable
 from services.archiver.wanted import Wanted
 from shared.domain.durations import TimeScale
-from shared.domain.errors import CoatcheckError, Unavailable
+from shared.domain.errors import Unavailable
 from shared.domain.job import Job
 from shared.domain.provider import FoundArtifact, FoundKind
 from shared.kit import telemetry
@@ -31,7 +31,7 @@ from shared.kit.fetch import (
     open_result,
 )
 from shared.kit.logs import get_logger
-from shared.media.artifacts import inline_chunks
+from shared.media.artifacts import InlineMalformed, inline_chunks
 from shared.media.capture import (
     CaptureOrder,
     CaptureRefusal,
@@ -70,10 +70,6 @@ class FetchTerms:
         )
 
 
-class InlineBroken(CoatcheckError):
-    """Bytes that came inside an answer cannot be decoded to their end."""
-
-
 class Copier:
     """Copies artifacts into the bucket."""
 
@@ -100,7 +96,7 @@ class Copier:
             return _told(refusal)
         except CaptureRefused as refusal:
             return await self._refused(job, wanted, refusal)
-        except InlineBroken:
+        except InlineMalformed:
             return Unusable("undecodable")
         return HeldArtifact(
             name=copied.artifact,
@@ -171,12 +167,9 @@ async def _untold(_: PreparedObject) -> None:
 
 
 async def _inline(found: FoundArtifact) -> AsyncGenerator[bytes, None]:
-    try:
-        for chunk in inline_chunks(found):
-            telemetry.capture_rendered_bytes.inc(len(chunk))
-            yield chunk
-    except ValueError as error:
-        raise InlineBroken from error
+    for chunk in inline_chunks(found):
+        telemetry.capture_rendered_bytes.inc(len(chunk))
+        yield chunk
 
 
 async def _counted(fetched: FetchedResult) -> AsyncGenerator[bytes, None]:

@@ -1,8 +1,11 @@
 """A gateway per test, and a caller with an API key."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from services.gateway.desk import Desk
 from shared.media.objects import ObjectStore
@@ -20,3 +23,10 @@ def desk(database: Database, object_store: ObjectStore, tmp_path: Path) -> Desk:
 async def owner(desk: Desk) -> Caller:
     """A caller with both scopes."""
     return await caller(desk)
+
+
+@pytest.fixture(autouse=True)
+def log_lines() -> Iterator[list[EventDict]]:
+    """What the gateway logs, unrendered."""
+    with capture_logs() as lines:
+        yield lines

@@ -1,12 +1,13 @@
 """Whatever is sent: a problem document, and no row."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
+from services.gateway.app import make_app
 from services.gateway.desk import Desk
 from shared.store.pool import Database
 from tests.system.gateway.bench import BODY, Caller, assert_problem, caller, http_client, jobs_in
@@ -232,39 +233,43 @@ async def test_routes_that_do_not_exist(owner: Caller) -> None:
         assert_problem(await owner.http.get(path), 404, "not_found")
 
 
-async def test_a_caller_that_leaves_in_the_middle_of_its_body(owner: Caller, desk: Desk) -> None:
-    sent: list[dict[str, Any]] = []
-    messages: Iterator[dict[str, Any]] = iter(
-        [
-            {"type": "http.request", "body": b'{"endpoint"', "more_body": True},
-            {"type": "http.disconnect"},
-        ]
-    )
+async def half_sent(owner: Caller, desk: Desk, end: dict[str, Any] | None) -> dict[str, Any]:
+    """The beginning of the answer to half a body, followed by `end`, or by nothing at all."""
+    sent: list[Any] = []
+    begun = {"type": "http.request", "body": b'{"endpoint"', "more_body": True}
+    messages = iter([begun, end])
 
-    async def receive() -> dict[str, Any]:
-        return next(messages)
+    async def receive() -> Any:
+        message = next(messages)
+        if message is None:
+            await asyncio.Event().wait()
+        return message
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Any) -> None:
         sent.append(message)
 
-    request = owner.http.build_request(
-        "POST",
-        "/v1/jobs",
-        headers={"Content-Type": "application/json", "Idempotency-Key": "k"},
-    )
-    transport = owner.http._transport
-    assert isinstance(transport, httpx.ASGITransport)
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+    request = owner.http.build_request("POST", "/v1/jobs", headers=headers)
     scope = {
         "type": "http",
         "method": "POST",
         "path": "/v1/jobs",
-        "raw_path": b"/v1/jobs",
         "query_string": b"",
         "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        "server": ("gateway", 80),
-        "scheme": "http",
-        "http_version": "1.1",
-        "root_path": "",
     }
-    await transport.app(scope, receive, send)  # type: ignore[arg-type]
-    assert sent[0]["status"] == 499
+    await make_app(desk)(scope, receive, send)
+    started: dict[str, Any] = sent[0]
+    return started
+
+
+async def test_a_caller_that_leaves_in_the_middle_of_its_body(owner: Caller, desk: Desk) -> None:
+    assert (await half_sent(owner, desk, {"type": "http.disconnect"}))["status"] == 499
+
+
+async def test_a_caller_that_stalls_in_the_middle_of_its_body(
+    owner: Caller, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.gateway.bodies.BODY_SECONDS_MAX", 0.0)
+    started = await half_sent(owner, desk, None)
+    assert started["status"] == 408
+    assert (b"connection", b"close") in started["headers"]

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
+from structlog.typing import EventDict
 
 from services.gateway.desk import Desk
 from shared.domain.errors import Unavailable
@@ -156,7 +157,7 @@ async def test_endpoints_are_shown_without_their_provider(desk: Desk, owner: Cal
 
 
 async def test_an_error_that_nobody_expected_is_told_without_its_text(
-    desk: Desk, owner: Caller, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: Desk, owner: Caller, monkeypatch: pytest.MonkeyPatch, log_lines: list[EventDict]
 ) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("row 7 holds marzipan")
@@ -174,4 +175,6 @@ async def test_an_error_that_nobody_expected_is_told_without_its_text(
     answer = await owner.http.get(path)
     assert_problem(answer, 503, "unavailable")
     assert "marzipan" not in answer.text
-    assert "request_failed" in capsys.readouterr().out
+    told = [line for line in log_lines if line["log_level"] == "error"]
+    assert [line["event"] for line in told] == ["request_failed", "part_lost"]
+    assert told[0]["route"] == "/v1/jobs/{id}"

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from prometheus_client import Counter
+from structlog.typing import EventDict
 
 from services.webhook.app import WebhookApp
 from shared.domain.stages import Stage
@@ -59,6 +60,11 @@ def counted(counter: Counter, **labels: str) -> float:
         if sample.name.endswith("_total") and sample.labels == labels
     ]
     return sum(found)
+
+
+def errors_in(log_lines: list[EventDict]) -> list[str]:
+    """What was logged as an error, in order."""
+    return [line["event"] for line in log_lines if line["log_level"] == "error"]
 
 
 def assert_answered(answer: httpx.Response) -> None:
@@ -130,7 +136,7 @@ async def test_a_job_that_has_ended_is_answered_and_left_alone(database: Databas
 
 
 async def test_a_job_that_is_not_there_leaves_an_orphan_and_an_alarm(
-    database: Database, capsys: pytest.CaptureFixture[str]
+    database: Database, log_lines: list[EventDict]
 ) -> None:
     job_id, claim = uuid4(), uuid4()
     before = counted(telemetry.orphan_callbacks)
@@ -140,11 +146,11 @@ async def test_a_job_that_is_not_there_leaves_an_orphan_and_an_alarm(
     assert (orphan["job_id"], orphan["claim_token"]) == (job_id, claim)
     assert orphan["provider_job_id"] == "abc-u1"
     assert counted(telemetry.orphan_callbacks) == before + 1
-    assert "orphan_callback" in capsys.readouterr().out
+    assert errors_in(log_lines) == ["orphan_callback"]
 
 
 async def test_a_second_id_for_a_job_raises_the_alarm_once(
-    database: Database, capsys: pytest.CaptureFixture[str]
+    database: Database, log_lines: list[EventDict]
 ) -> None:
     job = await accepted(database, "first-u1")
     assert job.claim_token is not None
@@ -153,12 +159,12 @@ async def test_a_second_id_for_a_job_raises_the_alarm_once(
     for _ in range(3):
         assert_answered(await provider_calls(database).post(path, content=naming("second-u1")))
     assert counted(telemetry.paid_twice_suspected) == before + 1
-    assert capsys.readouterr().out.count("paid_twice_suspected") == 1
+    assert errors_in(log_lines) == ["paid_twice_suspected"]
     assert (await now(database, job)).provider_job_id == "first-u1"
 
 
 async def test_a_refusal_that_made_a_job_raises_the_alarm_and_holds_the_row(
-    database: Database, capsys: pytest.CaptureFixture[str]
+    database: Database, log_lines: list[EventDict]
 ) -> None:
     claim = await claimed(database)
     job = landed(
@@ -171,7 +177,7 @@ async def test_a_refusal_that_made_a_job_raises_the_alarm_and_holds_the_row(
     path = path_of(job.id, claim.token)
     assert_answered(await provider_calls(database).post(path, content=naming("abc-u1")))
     assert counted(telemetry.refusal_contradicted) == before + 1
-    assert "refusal_contradicted" in capsys.readouterr().out
+    assert errors_in(log_lines) == ["refusal_contradicted"]
     row = await now(database, job)
     assert (row.stage, row.attention_reason) == (Stage.unknown, "release_contradicted")
 
@@ -284,7 +290,7 @@ async def test_with_the_database_away_the_provider_is_asked_to_come_again(
 
 
 async def test_an_error_that_nobody_expected_tells_nothing_and_logs_no_path(
-    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database: Database, monkeypatch: pytest.MonkeyPatch, log_lines: list[EventDict]
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("marzipan")
@@ -293,4 +299,5 @@ async def test_an_error_that_nobody_expected_tells_nothing_and_logs_no_path(
     path = path_of(uuid4(), uuid4())
     answer = await provider_calls(database).post(path)
     assert (answer.status_code, answer.content) == (500, b"")
-    assert "request_failed" in capsys.readouterr().out
+    assert errors_in(log_lines) == ["request_failed"]
+    assert path not in str(log_lines)

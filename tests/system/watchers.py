@@ -215,6 +215,24 @@ class Scene:
         async with _at_work(ARCHIVER, settings):
             yield
 
+    def environment(self) -> dict[str, str]:
+        """The same settings for a room that is a process of its own."""
+        assert self.storage is not None
+        registry = self._common()["endpoints_file"]
+        return {
+            "TIME_SCALE": str(SCALE),
+            "DATABASE_URL": self.database_url,
+            "ENDPOINTS_FILE": str(registry),
+            "FETCH_ALLOW_PRIVATE": self.fake.place,
+            "RUNPOD_API_KEY": KEY,
+            "RUNPOD_BASE_URL": self.fake.base_url,
+            "S3_ENDPOINT_URL": str(self.storage.s3_endpoint_url),
+            "S3_BUCKET": self.storage.s3_bucket,
+            "S3_REGION": self.storage.s3_region,
+            "S3_ACCESS_KEY_ID": self.storage.s3_access_key_id,
+            "S3_SECRET_ACCESS_KEY": self.storage.s3_secret_access_key.get_secret_value(),
+        }
+
     def _common(self) -> dict[str, Any]:
         registry = self.folder / "endpoints.toml"
         return {

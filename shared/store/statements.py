@@ -237,8 +237,8 @@ RETURNING {RETURNED}
 # $2 the least distance to the last check. Called with the row's lock held.
 HASTEN_CHECK_SQL = f"""
 UPDATE jobs
-SET next_check_at = least(next_check_at,
-        greatest(clock_timestamp(), checked_at + $2::interval)),
+SET next_check_at = CASE WHEN stage = 'unknown' AND NOT {_UNEXAMINED} THEN next_check_at
+        ELSE least(next_check_at, greatest(clock_timestamp(), checked_at + $2::interval)) END,
     hastened_at = clock_timestamp()
 WHERE id = $1 AND stage IN ('accepted', 'review', 'unknown')
 RETURNING {RETURNED}

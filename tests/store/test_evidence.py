@@ -165,3 +165,32 @@ async def test_evidence_before_the_expiry_makes_the_unknown_row_due(database: Da
     await evidence.callback_recorded(database, callback(Placed(claim.job, claim)), floor=NOW)
     (job,) = await submission.submission_claims_expired(database, claim_life=NOW, batch=1)
     assert job.next_check_at is not None
+
+
+async def test_replays_leave_one_hint(database: Database) -> None:
+    job = await rows.accepted(database)
+    leased = await rows.check_lease(database, job)
+    rows.landed(await rescheduled(database, leased))
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM outbox")
+    for _ in range(20):
+        await evidence.callback_recorded(database, callback(Placed(job)), floor=HOUR / 2)
+    async with database.connection() as connection:
+        kinds = await connection.fetch("SELECT aggregatetype FROM outbox")
+    assert [row["aggregatetype"] for row in kinds] == ["check"]
+
+
+async def test_a_replay_of_examined_evidence_wakes_nobody(database: Database) -> None:
+    job, claim = await rows.unknown(database)
+    sent = callback(Placed(job, claim))
+    await evidence.callback_recorded(database, sent, floor=NOW)
+    leased = await rows.check_lease(database, job)
+    (found,) = await evidence.unexamined_evidence(database, [job.id])
+    await evidence.evidence_examined(database, found)
+    rows.landed(await checks.check_rescheduled(database, leased, delay=None))
+    await evidence.callback_recorded(database, sent, floor=NOW)
+    assert (await rows.now(database, job)).next_check_at is None
+    await evidence.callback_recorded(database, callback(Placed(job, claim), None), floor=NOW)
+    assert (await rows.now(database, job)).next_check_at is None
+    await evidence.callback_recorded(database, callback(Placed(job, claim), "p-2"), floor=NOW)
+    assert await due(database) == 1

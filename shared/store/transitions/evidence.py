@@ -213,8 +213,10 @@ async def _moved(
 async def _hastened(connection: Connection, job: Job, floor: timedelta) -> None:
     if job.stage not in (Stage.accepted, Stage.review, Stage.unknown):
         return
-    await connection.fetchrow(HASTEN_CHECK_SQL, job.id, floor)
-    await send_hint(connection, job, HintKind.check, Event.check_hastened.value)
+    (row,) = await connection.fetch(HASTEN_CHECK_SQL, job.id, floor)
+    if row["next_check_at"] != job.next_check_at:
+        # A replay moves nothing, so it may not fill the outbox either.
+        await send_hint(connection, job, HintKind.check, Event.check_hastened.value)
 
 
 async def _contradictions(

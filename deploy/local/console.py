@@ -9,6 +9,7 @@ import io
 import select
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 HEARTBEAT_SECONDS = 4.0
@@ -32,6 +33,12 @@ class Console:
         """Say what is being waited for, if nothing was said for a while."""
         if time.monotonic() - self._spoke_at >= HEARTBEAT_SECONDS:
             self.say(f"waiting for {awaited}")
+
+    def spoken(self, steps: Iterable[str]) -> Iterator[str]:
+        """The steps as they are, with a line now and then about what they wait for."""
+        for awaited in steps:
+            self.still(awaited)
+            yield awaited
 
     def print(self, text: str) -> None:
         """A line without the time: results, and what a reader copies."""

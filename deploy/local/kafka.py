@@ -37,6 +37,8 @@ INTERNAL = f"{PORT_VARIABLE} (an internal port beside it)"
 START_TIMEOUT_SECONDS = 180.0
 STOP_GRACE_SECONDS = 15.0
 OLDEST_JAVA = 17
+DATA_NAME = "data"
+PROPERTIES_NAME = "server.properties"
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 _JAVA_FLAGS = (
@@ -99,14 +101,15 @@ class LocalKafka:
         """
         jars = yield from self._bring_jars()
         java = find_java()
-        properties = self._write_properties()
+        self._write_properties()
         ports.require_free([*self.served, ports.NamedPort(self.controller_port, INTERNAL)])
         if not (self._data_dir / "meta.properties").exists():
-            yield from self._format(java, jars, properties)
+            yield from self._format(java, jars)
         self.process = spawn(
-            [java, *_JAVA_FLAGS, "-cp", jars, "kafka.Kafka", properties],
+            [java, *_JAVA_FLAGS, "-cp", jars, "kafka.Kafka", PROPERTIES_NAME],
             log_path=self.log_path,
             env=_environment(),
+            cwd=self.home,
         )
         while not ports.is_listening(self.process.pid, self.port):
             if has_ended(self.process):
@@ -124,7 +127,7 @@ class LocalKafka:
 
     @property
     def _data_dir(self) -> Path:
-        return self.home / "data"
+        return self.home / DATA_NAME
 
     def _bring_jars(self) -> Steps[str]:
         """The class path; a download runs as a child, so that the caller stays responsive."""
@@ -148,7 +151,7 @@ class LocalKafka:
             raise KafkaJarsUnavailable(f"{self.cache_dir} keeps changing")
         return jars
 
-    def _write_properties(self) -> Path:
+    def _write_properties(self) -> None:
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -160,28 +163,33 @@ class LocalKafka:
             "controller.listener.names": "CONTROLLER",
             # A fixed voter, so that the internal port may differ from one start to the next.
             "controller.quorum.voters": f"1@{ports.LOOPBACK}:{self.controller_port}",
-            "log.dirs": str(self._data_dir),
+            "log.dirs": DATA_NAME,
             **_SETTINGS,
         }
-        path = self.home / "server.properties"
+        path = self.home / PROPERTIES_NAME
         try:
             self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         except OSError as error:
             raise PartFailed(f"cannot write {path}: {error.strerror}") from error
-        return path
 
-    def _format(self, java: Path, jars: str, properties: Path) -> Waiting:
+    def _format(self, java: Path, jars: str) -> Waiting:
         """Give a new data directory its identity; a half-made one is made anew."""
         shutil.rmtree(self._data_dir, ignore_errors=True)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        words = ["format", "-t", _new_cluster_id(), "-c", PROPERTIES_NAME]
         child = spawn(
-            [java, *_JAVA_FLAGS, "-cp", jars, "kafka.tools.StorageTool", "format",
-             "-t", cluster_id, "-c", properties],
+            [java, *_JAVA_FLAGS, "-cp", jars, "kafka.tools.StorageTool", *words],
             log_path=self.log_path,
             env=_environment(),
-        )  # fmt: skip
+            cwd=self.home,
+        )
         yield from await_exit(child, "the formatting of Kafka's storage", self.log_path)
+
+
+def _new_cluster_id() -> str:
+    """128 random bits as Kafka writes them; never with a leading dash, which would be a flag."""
+    first, *rest = uuid.uuid4().bytes
+    return base64.urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")
 
 
 def find_java() -> Path:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ PINS_FILE = Path(__file__).with_name("kafka-jars.sha256")
 STAMP_NAME = "checked.json"
 INCOMING_NAME = "incoming"
 DOWNLOAD_THREADS = 8
-HTTP_TIMEOUT_SECONDS = 20
+HTTP_TIMEOUT_SECONDS = 15
 
 
 class KafkaJarsUnavailable(PartFailed):
@@ -111,8 +111,7 @@ def _download(cache_dir: Path, wanted: Sequence[PinnedJar]) -> None:
         arrived.replace(cache_dir / jar.file_name)
 
     try:
-        with ThreadPoolExecutor(DOWNLOAD_THREADS) as pool:
-            list(pool.map(take, wanted))
+        _for_all(wanted, take)
     except (OSError, RuntimeError, AssertionError) as error:
         # The library tells trouble by these; its texts hold addresses, so only the kind is kept.
         raise KafkaJarsUnavailable(
@@ -120,6 +119,17 @@ def _download(cache_dir: Path, wanted: Sequence[PinnedJar]) -> None:
         ) from error
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
+
+
+def _for_all(jars: Sequence[PinnedJar], take: Callable[[PinnedJar], None]) -> None:
+    """Several at a time; after a failure none is begun any more, and the failure is raised."""
+    with ThreadPoolExecutor(DOWNLOAD_THREADS) as pool:
+        downloads = [pool.submit(take, jar) for jar in jars]
+        try:
+            for download in downloads:
+                download.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_intact(cache_dir: Path, jar: PinnedJar) -> bool:

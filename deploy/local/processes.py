@@ -13,7 +13,7 @@ import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -156,7 +156,7 @@ def ending(code: int) -> str:
     return f"ended with {code}"
 
 
-def drive(waiting: Waiting, *, timeout_seconds: float) -> None:
+def drive(waiting: Iterable[str], *, timeout_seconds: float) -> None:
     """Run a start to its end in the calling thread."""
     give_up_at = time.monotonic() + timeout_seconds
     for what in waiting:

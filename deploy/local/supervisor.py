@@ -54,8 +54,13 @@ class Supervisor:
 
     @contextmanager
     def signals_taken(self) -> Iterator[None]:
-        """SIGINT, SIGTERM and SIGHUP ask for the end; a child's death wakes the loop."""
-        taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        """SIGINT, SIGTERM and SIGHUP ask for the end; a child's death wakes the loop.
+
+        A SIGHUP that is ignored stays so: whoever used `nohup` wants the stack to go on.
+        """
+        taken = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            taken.append(signal.SIGHUP)
         before = {number: signal.signal(number, self._hear) for number in taken}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         wakeup_before = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)

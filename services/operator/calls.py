@@ -15,7 +15,7 @@ from typing import Any
 
 from shared.domain.errors import Unavailable
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 4.0
 PIECE_BYTES = 1024 * 1024
 
 
@@ -60,13 +60,18 @@ def download(url: str, *, headers: Mapping[str, str]) -> Iterator[bytes]:
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310
     try:
         with _opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            # Read in pieces, the library takes an early end for the end.
+            missing = int(response.headers.get("Content-Length") or 0)
             while piece := response.read(PIECE_BYTES):
+                missing -= len(piece)
                 yield piece
     except urllib.error.HTTPError as error:
         error.close()
         raise CallFailed(f"the download was answered {error.code}") from error
     except (OSError, http.client.HTTPException) as error:
         raise CallFailed(f"the download broke off ({type(error).__name__})") from error
+    if missing > 0:
+        raise CallFailed(f"the download broke off with {missing} bytes missing")
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Must never import a part of the product before the command that needs it is know
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     command: Callable[..., Any] = getattr(import_module(f"services.operator.{module}"), function)
     if not asyncio.iscoroutinefunction(command):
         return int(command(options))
+    import_module("services.operator.showing").logs_to_stderr()
     sources = import_module("services.operator.sources").Sources()
     return int(asyncio.run(command(options, sources)))
 
@@ -80,7 +82,9 @@ def _add_stack(words: Any) -> None:
     demo = _verb(words, "demo", ("stack_commands", "demo"), "the stack, then one real job")
     demo.add_argument("--once", action="store_true", help="stop what was started, then exit")
     demo.add_argument("--endpoint", default="demo-video", help="which endpoint (demo-video)")
-    demo.add_argument("--input", help="the job's input as JSON (the schema's first example)")
+    demo.add_argument(
+        "--input", type=_json, help="the job's input as JSON (the schema's first example)"
+    )
     for parser in (up, demo):
         parser.add_argument(
             "--stop-with-parent",
@@ -149,6 +153,13 @@ def _verb(words: Any, name: str, command: Command, text: str) -> argparse.Argume
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=command)
     return parser
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
 
 
 def _owner(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from deploy.local.given import SettingWrong
 from services.operator.sessions import new_session
+from services.operator.showing import logs_to_stderr
 from services.operator.sources import Sources
 from shared.domain.errors import CoatcheckError
 from shared.store.keys import key_created, key_found
@@ -36,6 +37,7 @@ async def prepared(sources: Sources) -> dict[str, Any]:
 
 def main() -> int:
     """`python -m services.operator.prepare`."""
+    logs_to_stderr()
     try:
         print(json.dumps(asyncio.run(prepared(Sources()))))
     except SettingWrong as error:

@@ -6,12 +6,23 @@ output alone and is complete. Must never show a secret that the caller did not j
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
+
+import structlog
+
+from shared.kit.logs import configure_logs
+
+
+def logs_to_stderr() -> None:
+    """Warnings of the product's parts go to standard error: standard output holds results."""
+    configure_logs("warning")
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
 
 
 def plain(value: object) -> Any:

@@ -83,7 +83,8 @@ def reset(options: argparse.Namespace) -> int:
     removed: list[str] = []
     if home.path.exists():
         with home.held_without_room():
-            drive(end_remains(home), timeout_seconds=REMAINS_TIMEOUT_SECONDS)
+            steps = console.spoken(end_remains(home))
+            drive(steps, timeout_seconds=REMAINS_TIMEOUT_SECONDS)
             removed = home.remove()
     if options.json:
         show_json({"home": str(home.path), "removed": removed})
@@ -98,13 +99,7 @@ def _demo_on_running(options: argparse.Namespace, home: Home, console: Console) 
         raise Refused(f"the stack of {home.path} is not ready yet; try again when it is")
     console.say("using the stack that runs on this home")
     one = Demo(console, Sources(home), options.endpoint, options.input)
-
-    def spoken() -> Waiting:
-        for awaited in one.steps(facts):
-            console.still(awaited)
-            yield awaited
-
-    drive(spoken(), timeout_seconds=DEMO_TIMEOUT_SECONDS)
+    drive(console.spoken(one.steps(facts)), timeout_seconds=DEMO_TIMEOUT_SECONDS)
     _show_demo(one, options)
     return 0
 

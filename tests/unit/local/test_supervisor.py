@@ -96,6 +96,18 @@ def test_a_signal_asks_for_the_end(bench: Bench) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_hang_up_that_is_ignored_stays_ignored(bench: Bench) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with bench.supervisor.signals_taken():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with bench.supervisor.signals_taken():
+            assert callable(signal.getsignal(signal.SIGHUP))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_groups_end_one_after_the_other(bench: Bench) -> None:
     for name in ("postgres", "gateway", "kafka"):
         bench.add(name)

@@ -1,0 +1,134 @@
+"""Words, exit codes, and how an error reads."""
+
+import argparse
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.control import UnknownPart
+from deploy.local.given import SettingWrong
+from services.operator import cli, stack_commands
+from services.operator.rooms import find_room, read_rooms
+from services.operator.store_commands import read_life, read_scopes
+from shared.domain.errors import Refused, Unavailable
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["fly"],
+        ["stop"],
+        ["keys"],
+        ["keys", "create"],
+        ["keys", "create", "--owner", " "],
+        ["keys", "create", "--owner", "ann", "--scope", "jobs:steal"],
+        ["keys", "create", "--owner", "ann", "--expires", "soon"],
+        ["jobs", "show", "not-a-uuid"],
+        ["jobs", "list", "--stage", "happy"],
+        ["jobs", "list", "--limit", "0"],
+        ["service", "kitchen"],
+        ["service", "relay,relay"],
+        ["demo", "--input", "{"],
+    ],
+)
+def test_wrong_usage_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    assert "usage: coatcheck" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused("no"), 1),
+        (Unavailable("later"), 1),
+        (SettingWrong("COATCHECK_A: wrong"), 2),
+        (UnknownPart("this stack has no part x"), 2),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+) -> None:
+    def fail(_options: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(stack_commands, "reset", fail)
+    assert cli.main(["reset"]) == code
+    assert capsys.readouterr().err == f"coatcheck: {error}\n"
+
+
+def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_options: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stack_commands, "reset", fail)
+    assert cli.main(["reset"]) == 1
+
+
+def test_a_reader_who_has_left_is_no_traceback() -> None:
+    program = "import os, sys; from services.operator import cli; sys.exit(cli.main(sys.argv[1:]))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "endpoints", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+        cwd=ROOT,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def every_command(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of all commands that do something."""
+    nested = [action for action in parser._actions if hasattr(action, "_name_parser_map")]
+    if not nested:
+        return [parser]
+    children: dict[str, Any] = nested[0]._name_parser_map
+    return [leaf for child in children.values() for leaf in every_command(child)]
+
+
+def test_every_command_has_json_a_description_and_a_function() -> None:
+    commands = every_command(cli._parser())
+    assert len(commands) >= 19
+    for parser in commands:
+        assert "--json" in parser.format_help(), parser.prog
+        assert parser.description
+        module, function = parser.get_default("command")
+        assert callable(getattr(import_module(f"services.operator.{module}"), function))
+
+
+def test_the_program_is_a_module_too() -> None:
+    words = [sys.executable, "-m", "services.operator", "endpoints", "list", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert '"name": "demo-video"' in done.stdout
+
+
+def test_lengths_of_time() -> None:
+    assert read_life("90d") == timedelta(days=90)
+    assert read_life("15m") == timedelta(minutes=15)
+
+
+def test_scopes_and_rooms_are_lists() -> None:
+    assert read_scopes("jobs:read, jobs:write") == ["jobs:read", "jobs:write"]
+    assert read_rooms("submitter, reconciler") == ["submitter", "reconciler"]
+    with pytest.raises(argparse.ArgumentTypeError):
+        read_scopes(",")
+
+
+def test_a_room_is_found_by_its_name() -> None:
+    assert find_room("relay").name == "relay"

@@ -25,7 +25,7 @@ ALLOWED_KEYS = frozenset(
     {
         # what happened, where
         *("event", "level", "room", "loop", "logger", "place", "version", "host", "variable"),
-        # a job's life (CONTRACT: transitions)
+        # a job's life: what every transition tells
         *("job_id", "owner_id", "endpoint", "provider", "model", "provider_job_id", "from", "to"),
         *("actor", "request_id", "trace_id", "stage", "status", "code", "reason", "artifact"),
         # hints, calls, work

@@ -1,6 +1,6 @@
 """Copies one artifact into the bucket: in constant memory, prepared in the row, then checked.
 
-Owns the order that makes a copy safe (DESIGN 4, C1 and C2): write under a key of this lease
+Owns the order that makes a copy safe: write under a key of this lease
 alone, tell the row size and digest before the object can exist, complete, compare what the
 store says. It promises that an upload is aborted on every way out before the completion was
 asked for, and never after. It does not decide whether the copy counts; a fenced write does.

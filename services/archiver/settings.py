@@ -1,4 +1,8 @@
-"""What the archiver is told, beside the provider keys that each adapter reads itself."""
+"""What the archiver is told, beside the provider keys that each adapter reads itself.
+
+Owns how long results are kept and how many transfers run side by side. Must never hold a rule
+about what may be fetched: those are the registry's, read at the start.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta

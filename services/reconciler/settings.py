@@ -1,4 +1,8 @@
-"""What the reconciler is told, beside the provider keys that each adapter reads itself."""
+"""What the reconciler is told, beside the provider keys that each adapter reads itself.
+
+Owns how ids that come back are treated and how many checks run side by side. Must never hold a
+duration of a job: those are its endpoint's, pinned when it was bought.
+"""
 
 from typing import Literal
 

@@ -1,5 +1,6 @@
 """Clients at the start: one for each provider of the registry, or a clear refusal."""
 
+import os
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -47,6 +48,8 @@ def registry(*providers: str) -> Registry:
 
 @pytest.fixture(autouse=True)
 def _two_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("COATCHECK_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("COATCHECK_RUNPOD_API_KEY", "rp_key")
     monkeypatch.setattr(opening, "ADAPTERS", {**ADAPTERS, "other": OtherAdapter()})
 

@@ -33,6 +33,8 @@ HTTP_TIMEOUT_SECONDS = 15
 class KafkaJarsUnavailable(PartFailed):
     """The jars of Apache Kafka cannot be had."""
 
+    may_pass = False
+
 
 @dataclass(frozen=True)
 class PinnedJar:
@@ -74,8 +76,9 @@ def class_path(cache_dir: Path) -> str | None:
 
 def present_count(cache_dir: Path) -> int:
     """How many jars have arrived, counting those of a download under way."""
-    incoming = cache_dir / INCOMING_NAME
-    return len(list(cache_dir.glob("*.jar"))) + len(list(incoming.rglob("*.jar")))
+    # `walk` passes over what vanishes meanwhile: the download moves and removes as it goes.
+    names = [name for _, _, files in os.walk(cache_dir) for name in files]
+    return sum(name.endswith(".jar") for name in names)
 
 
 def bring(cache_dir: Path) -> None:

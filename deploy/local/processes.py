@@ -38,6 +38,9 @@ Waiting = Generator[str, None, None]
 class PartFailed(Unavailable):
     """A part of the local stack could not be started."""
 
+    may_pass = True
+    """May the next try go better? Not if it is a matter of settings or of missing software."""
+
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -37,6 +37,12 @@ EXIT_SETTINGS, EXIT_SCHEMA_AHEAD = 2, 57
 class PartRefused(PartFailed):
     """A part refuses to start as it is configured; trying again cannot help."""
 
+    may_pass = False
+
+
+class SettingsRefused(PartRefused):
+    """A program of ours says that one of its settings is wrong or missing."""
+
 
 class ProgramPart:
     """A Python program of ours as a part: `python -m module arguments`."""
@@ -92,7 +98,10 @@ class ProgramPart:
         return answers_200(self._ready_port, self._ready_path)
 
     def _failure(self, code: int) -> PartFailed:
-        kind = PartRefused if code in (EXIT_SETTINGS, EXIT_SCHEMA_AHEAD) else PartFailed
+        if code == EXIT_SETTINGS:
+            last_line = last_words(self.log_path).rpartition(" | ")[2]
+            return SettingsRefused(f"{self.name}: {last_line.removeprefix('coatcheck: ')}")
+        kind = PartRefused if code == EXIT_SCHEMA_AHEAD else PartFailed
         return kind(f"{self.name} {ending(code)} before it was ready: {last_words(self.log_path)}")
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from deploy.local.blueprint import ROOMS, Blueprint
 from deploy.local.console import Console
 from deploy.local.control import ControlDesk
-from deploy.local.given import Given
+from deploy.local.given import Given, SettingWrong
 from deploy.local.home import SETTINGS_NAME, Home, HomeUnusable
 from deploy.local.kafka_jars import KafkaJarsUnavailable
 from deploy.local.ports import PortTaken, require_free
 from deploy.local.processes import NewLines, PartFailed, Steps, Waiting, await_exit, spawn
 from deploy.local.remains import end_remains, note_children
-from deploy.local.rooms import PROJECT_DIR, PartRefused
+from deploy.local.rooms import PROJECT_DIR, PartRefused, SettingsRefused
 from deploy.local.supervisor import StopAsked, Supervisor
 from deploy.local.watch import State, Watch
 from shared.domain.errors import CoatcheckError, Unavailable
@@ -138,6 +138,8 @@ class Stack:
             if isinstance(error, KafkaJarsUnavailable):
                 self._supervisor.drop(watch.name)
                 self._say_no_broker(error)
+            elif watch.failures_in_a_row and isinstance(error, SettingsRefused):
+                raise SettingWrong(str(error))
             elif watch.failures_in_a_row and isinstance(error, PortTaken | PartRefused):
                 raise StackFailed(str(error))
             elif watch.failures_in_a_row >= STARTS_TRIED:

@@ -128,9 +128,9 @@ class Watch:
     def _step_of_start(self) -> None:
         try:
             is_ready = self._next_step()
-        except CoatcheckError as error:
+        except (CoatcheckError, OSError) as error:
             self.kill()
-            self.last_error = error
+            self.last_error = error if isinstance(error, CoatcheckError) else PartFailed(str(error))
             self._rest(f"{self.name} did not start: {error}")
             return
         process = self.part.process
@@ -156,7 +156,9 @@ class Watch:
         self._rests_until = time.monotonic() + rest
         self._enter(State.resting)
         self.awaited = "its next start"
-        self._console.say(f"{sentence}; starting it again in {rest:.1f} s")
+        if getattr(self.last_error, "may_pass", True):
+            sentence += f"; starting it again in {rest:.1f} s"
+        self._console.say(sentence)
 
     def _ending_steps(self) -> Waiting:
         self.awaited = "its end"

@@ -16,6 +16,7 @@ class SleepingPart:
     served: tuple[NamedPort, ...] = ()
 
     def __init__(self, folder: Path, name: str = "sleeper", *, refusals: int = 0) -> None:
+        self.refusal: Exception = PartFailed("not this time")
         self.name = name
         self.log_path = folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -26,7 +27,7 @@ class SleepingPart:
         self.starts += 1
         if self.refusals > 0:
             self.refusals -= 1
-            raise PartFailed("not this time")
+            raise self.refusal
         self.process = spawn(["sleep", "600"], log_path=self.log_path)
         yield "the process"
 

@@ -9,7 +9,8 @@ import pytest
 
 from deploy.local import watch as watch_module
 from deploy.local.console import Console
-from deploy.local.processes import Steps, drive
+from deploy.local.processes import PartFailed, Steps, drive
+from deploy.local.rooms import PartRefused
 from deploy.local.watch import State, Watch, kill_all
 from tests.unit.local.stubs import SleepingPart, quiet_console
 
@@ -103,6 +104,22 @@ def test_failing_starts_are_counted_until_the_part_holds(
     monkeypatch.setattr(watch_module, "STEADY_SECONDS", -1.0)
     watch.tick()
     assert watch.failures_in_a_row == 0
+
+
+def test_trouble_with_a_file_is_a_failed_start_like_any_other(part: SleepingPart) -> None:
+    part.refusals, part.refusal = 1, FileNotFoundError("gone meanwhile")
+    watch = watch_of(part)
+    turn_until(watch, lambda: watch.state is State.up)
+    assert isinstance(watch.last_error, PartFailed)
+    assert str(watch.last_error) == "gone meanwhile"
+
+
+def test_what_cannot_pass_is_not_said_to_be_tried_again(part: SleepingPart) -> None:
+    part.refusals, part.refusal = 1, PartRefused("COATCHECK_A is missing")
+    console, said = quiet_console()
+    watch = watch_of(part, console)
+    turn_until(watch, lambda: watch.state is State.up)
+    assert "did not start: COATCHECK_A is missing\n" in said.getvalue()
 
 
 def test_rests_grow(part: SleepingPart, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from deploy.local.control import UnknownPart
 from deploy.local.given import SettingWrong
+from deploy.local.processes import drive
+from deploy.local.remains import start_ticks
 from services.operator import cli, stack_commands
 from services.operator.rooms import find_room, read_rooms
 from services.operator.store_commands import read_life, read_scopes
@@ -132,3 +134,20 @@ def test_scopes_and_rooms_are_lists() -> None:
 
 def test_a_room_is_found_by_its_name() -> None:
     assert find_room("relay").name == "relay"
+
+
+def test_a_command_is_stopped_with_whoever_started_it() -> None:
+    child = (
+        "import time; from services.operator.stack_commands import _stop_with_parent\n"
+        "_stop_with_parent(); print('set', flush=True); time.sleep(600)"
+    )
+    parent = (
+        "import subprocess, sys, time\n"
+        f"one = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=subprocess.PIPE)\n"
+        "one.stdout.readline(); print(one.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout is not None
+        pid = int(launcher.stdout.readline())
+        launcher.kill()
+    drive((f"process {pid}" for _ in iter(lambda: start_ticks(pid), None)), timeout_seconds=30)

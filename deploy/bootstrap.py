@@ -92,17 +92,21 @@ def pip(*arguments: str) -> bool:
 
 
 def uv_install() -> bool:
-    """Installs the lock with uv, under the index and certificates that pip would use."""
+    """Installs the lock with uv, from the index that pip uses, trusting whom the system trusts."""
     environment = dict(os.environ)
-    for uv_name, pip_name in (
-        ("UV_INDEX_URL", "PIP_INDEX_URL"),
-        ("SSL_CERT_FILE", "PIP_CERT"),
-    ):
-        if uv_name not in environment and pip_name in environment:
-            environment[uv_name] = environment[pip_name]
+    index = pip_index()
+    if index and "UV_INDEX_URL" not in environment:
+        environment["UV_INDEX_URL"] = index
     command = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(PYTHON)]
-    command += ["--require-hashes", "--compile-bytecode", "-r", "requirements.lock"]
-    return run(command, environment)
+    command += ["--system-certs", "--require-hashes", "--compile-bytecode"]
+    return run([*command, "-r", "requirements.lock"], environment)
+
+
+def pip_index() -> str | None:
+    """The package index that pip is set up for, if it is not the usual one."""
+    asked = [str(PYTHON), "-m", "pip", "config", "get", "global.index-url"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return os.environ.get("PIP_INDEX_URL") or answer.stdout.strip() or None
 
 
 def log_path() -> Path:

@@ -196,6 +196,7 @@ def test_the_store_keeps_its_data_and_listens_on_loopback_only(store: LocalSeawe
     assert "secret-key" not in command_line(pid)
     assert store._signed_status("PUT") == 200
     store.stop()
+    assert store._signed_status("GET") == 0
     assert start_ticks(pid) is None
     assert not list(Path("/tmp").glob(f"seaweedfs-*-{store.ports[1]}.sock"))  # noqa: S108
     pid = store.start()

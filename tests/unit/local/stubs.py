@@ -1,8 +1,11 @@
 """Parts for tests of the supervisor: real processes that serve nothing."""
 
 import io
+import resource
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.local.console import Console
@@ -48,3 +51,14 @@ def quiet_console() -> tuple[Console, io.StringIO]:
     """A console and what it has said."""
     said = io.StringIO()
     return Console(said), said
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """No file of ours may grow longer: what a full disk looks like to a writer."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

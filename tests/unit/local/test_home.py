@@ -1,11 +1,8 @@
 """The home: one holder, private files, clear sentences, and a removal that spares strangers."""
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from deploy.local.home import Home, HomeBusy, HomeUnusable
 from deploy.local.minted import Minted, write_secret_file
 from deploy.local.processes import drive
 from deploy.local.remains import NOTE_NAME, end_remains, note_children
+from tests.unit.local.stubs import largest_file
 
 
 @pytest.fixture
@@ -22,17 +20,6 @@ def home(tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
     made.open()
     return made
-
-
-@contextmanager
-def largest_file(size_bytes: int) -> Iterator[None]:
-    """No file of ours may grow longer: what a full disk looks like to a writer."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def mode(path: Path) -> int:

@@ -81,6 +81,17 @@ def test_a_download_with_another_digest_is_refused(
     assert not (cache / "alpha-1.0.jar").exists()
 
 
+def test_a_jar_that_no_registry_has_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "alpha-1.0.jar").unlink()
+
+    def resolve(artifact: object) -> Path:
+        raise RuntimeError(f"{artifact} not found, with addresses")
+
+    monkeypatch.setattr("jgo.maven.Artifact.resolve", resolve)
+    with pytest.raises(KafkaJarsUnavailable, match=r"could not be downloaded \(RuntimeError\)$"):
+        bring(cache)
+
+
 def test_without_the_downloader_that_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "alpha-1.0.jar").unlink()
     monkeypatch.setitem(sys.modules, "jgo.maven", None)

@@ -50,6 +50,16 @@ def test_only_the_process_that_listens_counts_as_the_listener(listener: socket.s
     assert not ports.is_listening(2**22 + 1, port_of(listener))
 
 
+def test_a_handle_that_is_closed_meanwhile_is_passed_over(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(handle: Path) -> str:
+        raise FileNotFoundError(str(handle))
+
+    monkeypatch.setattr(os, "readlink", vanished)
+    assert not ports.is_listening(os.getpid(), port_of(listener))
+
+
 def test_a_port_without_listener_accepts_nothing(listener: socket.socket) -> None:
     port = port_of(listener)
     assert ports.accepts(port)

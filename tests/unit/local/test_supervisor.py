@@ -17,9 +17,10 @@ from deploy.local.console import Console
 from deploy.local.control import ControlDesk, NoStack, UnknownPart, ask
 from deploy.local.home import Home, HomeUnusable
 from deploy.local.processes import Waiting
+from deploy.local.stack import Stack
 from deploy.local.supervisor import StopAsked, Supervisor
 from shared.domain.errors import Refused
-from tests.unit.local.stubs import SleepingPart, quiet_console
+from tests.unit.local.stubs import SleepingPart, largest_file, quiet_console
 
 
 class Bench:
@@ -252,6 +253,14 @@ def test_an_asker_learns_that_the_stack_ended_first(
     assert [str(error) for error in told] == ["the stack ended before it was done"]
 
 
+def test_an_asker_whose_request_nobody_read_learns_it_too() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(b"request")
+        theirs.close()  # with the request unread: the kernel resets the connection
+        assert control._received(ours, "stop of kafka", quiet_console()[0]) == b""
+
+
 def test_a_slow_answer_is_waited_for_aloud(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "HEARTBEAT_SECONDS", 0.001)
     monkeypatch.setattr("deploy.local.console.HEARTBEAT_SECONDS", 0.0)
@@ -260,6 +269,17 @@ def test_a_slow_answer_is_waited_for_aloud(bench: Bench, monkeypatch: pytest.Mon
     bench.run_until_settled()
     bench.asked("stop", "kafka")
     assert "waiting for stop of kafka" in bench.said.getvalue()
+
+
+def test_a_home_that_has_filled_up_does_not_end_the_stack(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.open()
+    console, said = quiet_console()
+    stack = Stack(home, console)
+    with largest_file(0):
+        stack._pids_changed({"kafka": os.getpid()})
+    assert "stack.json is out of date: the disk that holds" in said.getvalue()
+    stack._end()
 
 
 def test_a_home_without_stack_is_told(tmp_path: Path) -> None:

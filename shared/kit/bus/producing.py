@@ -7,10 +7,11 @@ error only means that nobody knows.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import TooLarge, Unavailable
+from shared.kit.bus.ending import ends
 from shared.kit.bus.topics import Topic, connection_options, ensure_topics
 from shared.kit.logs import get_logger
 from shared.kit.settings import KafkaSettings
@@ -44,14 +45,14 @@ def make_producer(
 
 async def dispose(producer: "AIOKafkaProducer", seconds: float = STOP_SECONDS) -> None:
     """Stops a producer for good within that time, whatever state it or the broker is in."""
-    if await _ends(producer.stop(), seconds):
+    if await ends(producer.stop(), seconds):
         return
     # A `stop` that was cut short leaves the sender retrying for the life of the process, and
     # there is no public way to end it: first the sender, then what it held, then the sockets.
     _log.warning("producer_abandoned")
-    await _ends(producer._sender.close(), seconds)
+    await ends(producer._sender.close(), seconds)
     _fail_held(producer._message_accumulator)
-    await _ends(producer.client.close(), seconds)
+    await ends(producer.client.close(), seconds)
 
 
 def _fail_held(accumulator: Any) -> None:
@@ -61,19 +62,6 @@ def _fail_held(accumulator: Any) -> None:
     for batch in list(held):
         batch.failure(Unavailable("the producer was abandoned"))
         batch._drain_waiter.exception()  # seen, so that its end is no stray error
-
-
-async def _ends(step: Awaitable[object], seconds: float) -> bool:
-    """Whether the step came to its end in time; an error of a thrown-away part is only logged."""
-    try:
-        async with asyncio.timeout(seconds):
-            await step
-    except TimeoutError:
-        return False
-    except Exception as error:  # noqa: BLE001  # whatever it dies of, nobody uses it again
-        _log.warning("producer_stop_failed", exc_info=error)
-        return False
-    return True
 
 
 class Publisher:

@@ -1,10 +1,10 @@
 """Whether a consumer gets on: the watch for records it cannot read, and for standing still.
 
 A record that the client library cannot read (a broken header, a codec we lack) is raised
-before any handler sees it, and fetched again for ever: two looks in a row that find such an
-error and a partition that does not move park the record's place and step over it. A consumer
-that stands still with messages waiting and none in hand is called stuck. A hint lost here
-costs latency only. Must never step over a record that could be read.
+before any handler sees it, and fetched again for ever. A partition that stands still over
+several such errors, at a record that was never handed out, has its record's place parked and
+is moved one on. A consumer that stands still with messages waiting and none in hand is stuck.
+Must never step over a record that could be read.
 """
 
 import logging
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
 STUCK_LOOKS = 10
+ERRORS_TO_STEP_OVER = 3
+
+Place = tuple[int, int]
+"""Partition and offset; the topic is one."""
 
 _log = get_logger()
 
@@ -32,10 +36,11 @@ class Progress:
 
     def __init__(self, park: Callable[[ParkedMessage], Awaitable[None]]) -> None:
         self._park = park
-        self._saw_unreadable = False
+        self._errors = 0
+        self._taken = self._taken_at_last_look = 0
         self._in_hand = 0
-        self._taken = 0
-        self._last: tuple[int, dict[TopicPartition, int]] = (0, {})
+        self._handed_out: dict[int, int] = {}
+        self._errors_at: dict[Place, int] = {}
         self._still_looks = 0
 
     @property
@@ -44,8 +49,9 @@ class Progress:
         return self._still_looks >= STUCK_LOOKS
 
     @contextmanager
-    def one_in_hand(self) -> Iterator[None]:
+    def one_in_hand(self, partition: int, offset: int) -> Iterator[None]:
         """Around the handling of one message, also one that will be delivered again."""
+        self._handed_out[partition] = offset
         self._in_hand += 1
         self._taken += 1
         try:
@@ -66,41 +72,38 @@ class Progress:
         from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
         if isinstance(exc_info, CorruptRecordException | UnsupportedCodecError):
-            self._saw_unreadable = True
+            self._errors += 1
         if level >= logging.ERROR:
             topic = (extra or {}).get("topic")
             _log.error("consumer_error", topic=topic, message=str(msg), exc_info=exc_info)
 
     async def look(self, consumer: "AIOKafkaConsumer") -> None:
-        """Compares positions with the ends and with the last look. Raises what the client does."""
-        saw_unreadable, self._saw_unreadable = self._saw_unreadable, False
+        """Compares positions with ends and with the last look. Raises what the client does."""
         positions = {item: await consumer.position(item) for item in consumer.assignment()}
         ends = await consumer.end_offsets(list(positions)) if positions else {}
-        last_taken, last_positions = self._last
-        still = [
-            item
-            for item, offset in positions.items()
-            if offset < ends[item] and last_positions.get(item) == offset
-        ]
-        if still and not self._in_hand and self._taken == last_taken:
-            self._still_looks += 1
-        else:
-            self._still_looks = 0
-        self._last = (self._taken, positions)
-        if saw_unreadable:
-            for item in still:
-                await self._step_over(consumer, item, positions[item])
+        waiting = {item: at for item, at in positions.items() if at < ends[item]}
+        last, self._errors_at = self._errors_at, {}
+        is_still = bool(waiting) and not self._in_hand and self._taken == self._taken_at_last_look
+        self._taken_at_last_look = self._taken
+        for item, offset in waiting.items():
+            place = (item.partition, offset)
+            is_still = is_still and place in last
+            self._errors_at[place] = last.get(place, self._errors)
+            errors = self._errors - self._errors_at[place]
+            was_read = self._handed_out.get(item.partition) == offset
+            if errors >= ERRORS_TO_STEP_OVER and not was_read:
+                await self._step_over(consumer, item, offset)
+        self._still_looks = self._still_looks + 1 if is_still else 0
 
     async def _step_over(
-        self, consumer: "AIOKafkaConsumer", place: "TopicPartition", offset: int
+        self, consumer: "AIOKafkaConsumer", item: "TopicPartition", offset: int
     ) -> None:
         error = ParkReason.unreadable.value
         try:
             await self._park(
-                ParkedMessage(place.topic, place.partition, offset, error, key=None, value=None)
+                ParkedMessage(item.topic, item.partition, offset, error, key=None, value=None)
             )
         except Unavailable as unavailable:
-            _log.warning("park_failed", topic=place.topic, exc_info=unavailable)
-            return  # it is raised again, and looked at again
-        consumer.seek(place, offset + 1)
-        self._still_looks = 0
+            _log.warning("park_failed", topic=item.topic, exc_info=unavailable)
+            return  # the next look finds it again
+        consumer.seek(item, offset + 1)

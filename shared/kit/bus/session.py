@@ -7,9 +7,11 @@ loop above then makes a new one. Must never decide anything about a message: `ju
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import Unavailable
+from shared.kit.bus.ending import ends
 from shared.kit.bus.messages import ParkedMessage, with_safe_headers
 from shared.kit.bus.progress import Progress
 from shared.kit.bus.topics import Topic, connection_options, ensure_topics
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 START_SECONDS = 45.0
 PROBE_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
+TEAR_DOWN_SECONDS = 3.0
 MAX_POLL_INTERVAL_MS = 300_000
 SESSION_TIMEOUT_MS = 10_000
 MAX_RESTARTS = 5
@@ -62,7 +65,7 @@ class Session:
         self._broker, self._subscriber = broker, subscriber
         try:
             async with asyncio.timeout(START_SECONDS):
-                await broker.start()
+                await self._connect(broker)
         except Exception as error:
             # Whatever a client library dies of while it connects, the loop tries again.
             raise Unavailable("Kafka does not let us join") from error
@@ -75,7 +78,8 @@ class Session:
 
         class Judging(BaseMiddleware[Any, Any]):
             async def consume_scope(self, call_next: Any, msg: Any) -> Any:
-                with progress.one_in_hand():
+                record = msg.raw_message
+                with progress.one_in_hand(record.partition, record.offset):
                     return await judge(call_next, msg)
 
         options = connection_options(self._settings)
@@ -105,9 +109,20 @@ class Session:
         subscriber(self._handle)
         return broker, subscriber
 
+    async def _connect(self, broker: "KafkaBroker") -> None:
+        """Starts the broker on a consumer whose every error is one that FastStream waits after.
+
+        It restarts its loop without a pause after any error that is not Kafka's own, and the
+        client raises such errors for records that it cannot read.
+        """
+        await broker.connect()
+        builder = broker.config.broker_config.builder
+        broker.config.broker_config.builder = partial(_steady_consumer, builder)
+        await broker.start()
+
     async def is_answered(self) -> bool:
         """Whether the cluster gives a sign of life. Raises Unavailable where only a new
-        connection can help: the consume loop ended, or does not move although it could.
+        connection can help: the topic is gone, the consume loop ended or stands still.
         """
         ended = sum(task.done() for task in self._subscriber.tasks)
         if ended >= min(len(self._subscriber.tasks), MAX_RESTARTS):
@@ -115,15 +130,16 @@ class Session:
         consumer: AIOKafkaConsumer = self._subscriber.consumer
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                topics = await consumer.topics()
-                await self._progress.look(consumer)
+                is_there = self._topic.value in await consumer.topics()
+                if is_there:
+                    await self._progress.look(consumer)
         except Exception as error:  # noqa: BLE001  # whatever it dies of, it is no sign of life
             _log.debug("probe_failed", exc_info=error)
             return False
         if self._progress.is_stuck:
             raise Unavailable("messages wait and none is fetched")
-        if self._topic.value not in topics:
-            await ensure_topics(self._settings)
+        if not is_there:
+            raise Unavailable("the topic is gone")  # a new connection makes it, and sees it
         return True
 
     async def close(self) -> None:
@@ -131,11 +147,41 @@ class Session:
         broker, self._broker = self._broker, None
         if broker is None:
             return
+        consumer = self._subscriber.consumer
+        if not await ends(broker.stop(), self._handler_seconds + CLOSE_SECONDS):
+            _log.warning("consumer_abandoned", topic=self._topic.value)
+            await _tear_down(consumer)
+
+
+async def _tear_down(consumer: "AIOKafkaConsumer | None") -> None:
+    """Ends what a `stop` that was cut short left running; there is no public way to."""
+    if consumer is None:
+        return
+    for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
+        task = getattr(consumer._coordinator, name, None)
+        if task is not None:
+            task.cancel()
+    if consumer._fetcher is not None:
+        await ends(consumer._fetcher.close(), TEAR_DOWN_SECONDS)
+    await ends(consumer._client.close(), TEAR_DOWN_SECONDS)
+
+
+def _steady_consumer(builder: Callable[..., Any], **options: Any) -> Any:
+    from aiokafka.errors import ConsumerStoppedError, CorruptRecordException, KafkaError
+
+    consumer = builder(**options)
+    getone = consumer.getone
+
+    async def getone_steadily(*partitions: Any) -> Any:
         try:
-            async with asyncio.timeout(self._handler_seconds + CLOSE_SECONDS):
-                await broker.stop()
-        except Exception as error:  # noqa: BLE001  # it is thrown away, whatever it dies of
-            _log.warning("consumer_abandoned", topic=self._topic.value, exc_info=error)
+            return await getone(*partitions)
+        except (KafkaError, ConsumerStoppedError):
+            raise
+        except Exception as error:
+            raise CorruptRecordException("a record cannot be read") from error
+
+    consumer.getone = getone_steadily
+    return consumer
 
 
 async def _parse(record: Any, original: Callable[[Any], Awaitable[Any]]) -> Any:

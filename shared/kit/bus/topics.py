@@ -56,6 +56,7 @@ def connection_options(settings: KafkaSettings) -> dict[str, Any]:
         "security_protocol": settings.kafka_security_protocol,
         "request_timeout_ms": REQUEST_TIMEOUT_MS,
         "retry_backoff_ms": 250,
+        "metadata_max_age_ms": 60_000,
     }
     if not options["bootstrap_servers"]:
         raise Unavailable("no Kafka broker is configured")

@@ -1,4 +1,4 @@
-"""Processes of the room under test, and what can be asked of them."""
+"""Processes of the room under test; a broker that may be stopped."""
 
 import json
 import os
@@ -6,15 +6,20 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import httpx
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from structlog.testing import capture_logs
 
 from deploy.local.ports import free_block
+from shared.kit.bus import Publisher, connection_options
+from shared.kit.settings import KafkaSettings
+from tests.system.kit.own_broker import Lines, OwnBroker
 
 PROJECT_DIR = Path(__file__).resolve().parents[3]
 WAIT_SECONDS = 60.0
@@ -143,3 +148,45 @@ def start_room() -> Iterator[StartRoom]:
     yield start
     for process in started:
         process.kill()
+
+
+@pytest.fixture(scope="package")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
+    """A broker, not started."""
+    broker = OwnBroker(tmp_path_factory.mktemp("own-kafka"))
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def settings(broker: OwnBroker) -> KafkaSettings:
+    return KafkaSettings(kafka_bootstrap_servers=broker.bootstrap)
+
+
+@pytest.fixture
+async def running(broker: OwnBroker) -> OwnBroker:
+    """The broker, started, with its topics."""
+    await broker.start()
+    return broker
+
+
+@pytest.fixture
+async def publisher(settings: KafkaSettings) -> AsyncIterator[Publisher]:
+    publisher = Publisher(settings, client_id="test")
+    yield publisher
+    await publisher.close()
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """The log, as it is written."""
+    with capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture
+async def admin(running: OwnBroker, settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(**connection_options(settings))
+    await admin.start()
+    yield admin
+    await admin._client.close()

@@ -136,7 +136,6 @@ class EndpointSpec(BaseModel):
         text = json.dumps(self.pinned(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-
     @property
     def capture_rules(self) -> str:
         """Sixteen hex digits naming what may be fetched: hosts, media types, sizes of today."""

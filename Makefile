@@ -16,10 +16,10 @@ venv: ## build .venv from the hash-checked lock (all others do it first)
 	@$(PYTHON) deploy/bootstrap.py
 
 demo: venv ## the whole stack and one real job, watched; ONCE=1 stops it all afterwards
-	@$(BIN)/coatcheck demo $(if $(ONCE),--once)
+	@$(BIN)/coatcheck demo --stop-with-parent $(if $(ONCE),--once)
 
 up: venv ## the whole local stack, in the foreground; Ctrl-C stops it
-	@$(BIN)/coatcheck up
+	@$(BIN)/coatcheck up --stop-with-parent
 
 test: check ## everything CI runs: checks, then all tests on real parts
 	@$(BIN)/pytest $(TESTS)

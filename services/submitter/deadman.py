@@ -6,13 +6,16 @@ process at the earliest deadline of a claim that is still unsent, whatever Pytho
 never be caught or handled: a handler runs after the bytes have left.
 """
 
+import os
 import signal
 from typing import Protocol
 from uuid import UUID
 
+from shared.domain.errors import Refused
 from shared.kit.http import boottime_seconds
 
 LEAST_SECONDS = 1e-6
+INIT_PID = 1
 
 
 class Watch(Protocol):
@@ -26,9 +29,14 @@ class Watch(Protocol):
 
 
 class DeadMansTimer:
-    """The real one. One per process: it owns ITIMER_REAL and SIGALRM."""
+    """The real one. One per process: it owns ITIMER_REAL and SIGALRM. Refused as process 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int | None = None) -> None:
+        if (pid or os.getpid()) == INIT_PID:
+            raise Refused(
+                "the submitter must not be process 1: the kernel spares that one from its timer;"
+                " start it under an init, as the image does"
+            )
         self._deadlines: dict[UUID, float] = {}
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 

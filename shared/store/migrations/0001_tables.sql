@@ -56,6 +56,10 @@ CREATE TABLE jobs (
     hastened_at timestamptz,
     odd_answers integer NOT NULL DEFAULT 0,
     odd_since timestamptz,
+    -- Which kind of odd answer is counted: answers of different kinds confirm nothing together.
+    odd_state text,
+    -- From here on the retention clock stands, even where a later answer says "running" again.
+    completion_seen_at timestamptz,
     next_check_at timestamptz,
     unfinished_since timestamptz,
     capture_deadline timestamptz,

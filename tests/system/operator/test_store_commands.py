@@ -13,7 +13,7 @@ from uuid_utils.compat import uuid7
 from shared.domain.hints import Hint
 from shared.domain.job import Job
 from shared.domain.stages import Stage
-from shared.kit.bus import Topic
+from shared.kit.bus import ParkedMessage, Topic
 from shared.store.dead_letters import dead_letter_parked, dead_letters_listed
 from shared.store.keys import key_found
 from shared.store.pool import Database
@@ -131,9 +131,7 @@ def test_without_a_database_that_is_told(tmp_path: Path) -> None:
 
 async def parked(database: Database, topic: str, value: bytes) -> int:
     """A dead letter's number."""
-    await dead_letter_parked(
-        database, topic=topic, partition=0, offset=7, error="not_json", key=b"k", value=value
-    )
+    await dead_letter_parked(database, ParkedMessage(topic, 0, 7, "not_json", b"k", value))
     (letter, *_) = await dead_letters_listed(database, limit=1)
     return letter.id
 

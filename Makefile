@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ONCE ?=
 TESTS ?= tests
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo up test check bench lock format
@@ -22,7 +23,7 @@ up: venv ## the whole local stack, in the foreground; Ctrl-C stops it
 	@$(BIN)/coatcheck up --stop-with-parent
 
 test: check ## everything CI runs: checks, then all tests on real parts
-	@$(BIN)/pytest $(TESTS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 check: venv ## lint, types, architecture
 	@$(BIN)/ruff format --check --quiet .

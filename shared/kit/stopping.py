@@ -1,7 +1,8 @@
 """Signals, and errors that nobody caught: what ends a process from outside its own work.
 
 The first SIGTERM or SIGINT asks for an orderly stop, the second exits at once. Handlers are
-plain ones, not the event loop's, so that a blocked loop cannot keep a second signal waiting.
+plain ones, so that a blocked loop cannot keep a second signal waiting; the loop's own wake-up
+stands behind them, so that a loop that waits for nothing else sees the first.
 Errors that reach the interpreter or the event loop are logged by our rules, never raw.
 """
 
@@ -29,6 +30,10 @@ class StopSignals:
         self._loop = asyncio.get_running_loop()
         self._received = 0
         for number in STOP_SIGNALS:
+            # The loop's handler comes with a wake-up: a signal that lands just before the loop
+            # begins to wait would else be seen at the next event only, which may never come.
+            self._loop.add_signal_handler(number, self._begin, number)
+            # Ours takes its place, for a second signal must end a process whose loop is stuck.
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
@@ -36,7 +41,6 @@ class StopSignals:
         if self._received > 1:
             os.write(2, b"coatcheck: second signal: exit at once\n")
             os._exit(128 + number)
-        self._loop.call_soon_threadsafe(self._begin, number)
 
     def _begin(self, number: int) -> None:
         _log.info("stop_requested", signal=signal.Signals(number).name)

@@ -6,6 +6,7 @@ calls' loop outlives every mouth that may still start one.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from services.submitter.calling import CallTools
 from services.submitter.claiming import Claimer
@@ -21,7 +22,7 @@ from services.submitter.writing import PatientWriter
 from shared.domain.durations import TimeScale
 from shared.domain.webhook_token import WebhookKeys
 from shared.kit import telemetry
-from shared.kit.bus import HintLoop, ParkedMessage, Topic
+from shared.kit.bus import HintLoop, Topic
 from shared.kit.http import HttpTransport
 from shared.kit.loops import Backoff, SweepLoop
 from shared.kit.registry import load_registry
@@ -37,6 +38,8 @@ LEAST_SWEEP_SECONDS = 0.25
 WAITING_SWEEP_SECONDS = 30.0
 LEAST_WAITING_SWEEP_SECONDS = 1.0
 GROUP = "coatcheck-submitter"
+AWAY = Backoff(2.0, 10.0)
+"""How the sweeps knock at a database that is away: all together well under twice a second."""
 
 
 @asynccontextmanager
@@ -84,17 +87,20 @@ def _loops(
             claimer.sweep_once,
             idle_seconds=max(LEAST_SWEEP_SECONDS, scale.seconds(SWEEP_SECONDS)),
             wake=slots.freed,
+            backoff=AWAY,
         ),
         SweepLoop(
             "submitter.expiry",
             housekeeping.expire_claims,
             # Thrice within the bound, so that one failed pass is no breach of it.
             idle_seconds=scale.claim_sweep_seconds / 3,
+            backoff=AWAY,
         ),
         SweepLoop(
             "submitter.waiting",
             housekeeping.end_waiting,
             idle_seconds=max(LEAST_WAITING_SWEEP_SECONDS, scale.seconds(WAITING_SWEEP_SECONDS)),
+            backoff=AWAY,
         ),
     ]
 
@@ -104,18 +110,14 @@ def hint_loop(
 ) -> HintLoop:
     """The first mouth: hints about jobs to be bought; what cannot be read is parked."""
 
-    async def park(parked: ParkedMessage) -> None:
-        await dead_letter_parked(
-            database,
-            topic=parked.topic,
-            partition=parked.partition,
-            offset=parked.offset,
-            error=parked.error,
-            key=parked.key,
-            value=parked.value,
-        )
-
-    return HintLoop(settings, Topic.submit, group, claimer.take_hint, park, name="submitter.hints")
+    return HintLoop(
+        settings,
+        Topic.submit,
+        group,
+        claimer.take_hint,
+        partial(dead_letter_parked, database),
+        name="submitter.hints",
+    )
 
 
 def _webhooks(settings: SubmitterSettings) -> WebhookAddresses:

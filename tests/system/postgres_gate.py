@@ -49,8 +49,11 @@ class PostgresGate:
         finally:
             server.close()
             self.shut()
-            await asyncio.gather(*self._sessions, return_exceptions=True)
-            await asyncio.sleep(0)  # the aborted transports close in the next step
+            # Sessions that were taken in this very moment still have to begin and to end, and
+            # aborted transports close one step later.
+            for _ in range(10):
+                await asyncio.sleep(0)
+                await asyncio.gather(*self._sessions, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._is_open:
@@ -75,10 +78,10 @@ class PostgresGate:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_server.transport.abort()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            to_server.transport.abort()
 
     async def _carry_in(
         self, reader: asyncio.StreamReader, to_server: asyncio.StreamWriter, muted: asyncio.Event

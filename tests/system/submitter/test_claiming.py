@@ -107,6 +107,18 @@ async def test_a_sweep_that_filled_every_slot_is_woken_by_the_first_one_back(
     assert await in_stage(database, Stage.unsubmitted) == 1
 
 
+async def test_a_hint_that_found_no_slot_wakes_the_sweep_once_there_is_one(
+    submitter: Bench,
+) -> None:
+    """The slots are held by a claim under way, which then finds nothing to claim."""
+    job = await rows.requested(submitter.database)
+    assert submitter.slots.take(16) == 16
+    await submitter.claimer.take_hint(hint(job))
+    submitter.slots.give_back(16)
+    assert submitter.slots.freed.is_set()
+    assert (await submitter.bought(job)).stage is Stage.accepted
+
+
 async def test_a_sweep_that_could_start_more_says_so(submitter: Bench) -> None:
     await rows.requested(submitter.database)
     assert await submitter.sweep()

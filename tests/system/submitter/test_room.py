@@ -110,10 +110,13 @@ async def test_a_process_paused_before_its_first_byte_dies_instead_of_sending_la
     database: Database, provider: Provider, start: Start
 ) -> None:
     """It is stopped while it waits for a TLS greeting, so nothing of the request has left."""
-    came, left = asyncio.Event(), asyncio.Event()
+    rooms: asyncio.Queue[RoomProcess] = asyncio.Queue()
+    stopped, left = asyncio.Event(), asyncio.Event()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
+        # Here and not in the test's own body: the call waits three seconds for its greeting.
+        (await rooms.get()).process.send_signal(signal.SIGSTOP)
+        stopped.set()
         await reader.read()
         writer.transport.abort()
         left.set()
@@ -122,8 +125,8 @@ async def test_a_process_paused_before_its_first_byte_dies_instead_of_sending_la
     port = server.sockets[0].getsockname()[1]
     job = await rows.requested(database)
     async with server, start(RUNPOD_BASE_URL=f"https://127.0.0.1:{port}/v2") as room:
-        await came.wait()
-        room.process.send_signal(signal.SIGSTOP)
+        rooms.put_nowait(room)
+        await stopped.wait()
 
         async def has_struck() -> bool:
             return is_pending(room.process.pid, signal.SIGALRM)

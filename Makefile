@@ -7,7 +7,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo up test check bench lock format
+.PHONY: help venv demo up test check lock format
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' \
@@ -25,12 +25,11 @@ up: venv ## the whole local stack, in the foreground; Ctrl-C stops it
 test: check ## everything CI runs: checks, then all tests on real parts
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
-check: venv ## lint, types, architecture
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/pytest -q tests/rules tests/store/test_statements.py
+check: venv ## lint, types, architecture (a minute or two)
+	@echo 'format and lint' && $(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@echo 'types' && $(BIN)/mypy
+	@echo 'imports' && $(BIN)/lint-imports --no-logo
+	@echo 'house rules and statements' && $(BIN)/pytest tests/rules tests/store/test_statements.py
 
 format: venv ## rewrite the sources in the house format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .

@@ -5,6 +5,8 @@ Promises that the owner is checked on every request, that a browser never runs w
 no bucket address or key leaves the house.
 """
 
+import re
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,6 +22,8 @@ from shared.media.objects import ObjectMissing
 from shared.store.queries import StoredArtifact, own_artifact, own_job
 
 UNAVAILABLE_RETRY_SECONDS = 5
+
+_NAME = re.compile(r"[a-z0-9_-]{1,80}")
 
 _log = get_logger()
 
@@ -54,9 +58,11 @@ async def fetch_artifact(request: Request, id: str, name: str, principal: Reader
 
 async def _owned_artifact(desk: Desk, id: str, name: str, owner_id: str) -> StoredArtifact:
     job_id = read_job_id(id)
-    found = await own_artifact(desk.database, job_id, name, owner_id)
-    if found is not None and not found[1]:
-        return found[0]
+    # A name outside the alphabet was never stored; the database may not even take it as text.
+    if _NAME.fullmatch(name):
+        found = await own_artifact(desk.database, job_id, name, owner_id)
+        if found is not None and not found[1]:
+            return found[0]
     owned = await own_job(desk.database, job_id, owner_id)
     is_purged = owned is not None and owned.job.purged_at is not None
     raise Problem("gone" if is_purged else "not_found")

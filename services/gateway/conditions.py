@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 _TAGS = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
-_RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
+_RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,40})-([0-9]{0,40})[ \t]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from shared.domain.provider import Json
 
 METADATA_BYTES_MAX = 65_536
 RETENTIONS = ("preview", "keep")
+UPLOAD = "$upload"
 _MEMBERS = ("endpoint", "input", "metadata", "retention")
 
 
@@ -39,6 +40,11 @@ class JobOrder:
         findings = rules.findings(self.input)
         if findings:
             raise Problem("invalid_input", errors=findings)
+        uploads = list(islice(_upload_places(self.input, ()), FINDINGS_MAX))
+        if uploads:
+            sentence = "names an upload, and there is none"
+            errors = [FieldError(pointer_to("input", *place), sentence) for place in uploads]
+            raise Problem("invalid_input", errors=errors)
         places = list(islice(rules.urls.refused(self.input), FINDINGS_MAX))
         if places:
             sentence = "must not be a URL, or not one of this host"
@@ -92,6 +98,18 @@ def _findings(body: dict[str, Any]) -> Iterator[FieldError]:
     for name in body:
         if name not in _MEMBERS:
             yield FieldError(pointer_to(name), "is not allowed here")
+
+
+def _upload_places(value: Json, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Where the input refers to an upload: a provider would be paid to find nothing there."""
+    if isinstance(value, dict):
+        if UPLOAD in value:
+            yield (*place, UPLOAD)
+        for name, item in value.items():
+            yield from _upload_places(item, (*place, name))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from _upload_places(item, (*place, at))
 
 
 def _spelled(value: Json) -> str:

@@ -8,8 +8,10 @@ from services.relay.channels import Channel, DiscardingChannel, KafkaChannel
 from services.relay.gauges import GaugeReader
 from services.relay.outbox import OutboxLoop, Pace
 from services.relay.settings import RelaySettings
+from shared.kit import telemetry
 from shared.kit.logs import get_logger
 from shared.kit.loops import SweepLoop
+from shared.kit.registry import load_registry
 from shared.kit.service import Loop, Room, RoomContext
 from shared.store.pool import open_database
 
@@ -27,6 +29,8 @@ async def open_relay(context: RoomContext[RelaySettings]) -> AsyncIterator[Seque
     send_seconds = scale.transport_seconds(SEND_SECONDS)
     channel, pace = _channel(settings, send_seconds)
     url = settings.database_url.get_secret_value()
+    if settings.endpoints_file is not None:
+        telemetry.export_zeros(endpoints=load_registry(settings.endpoints_file).endpoints)
     async with open_database(url, room="relay", max_size=3, wait_seconds=0) as database:
         context.readiness.add("postgres", database.is_reachable)
         context.readiness.add("kafka", channel.is_up)

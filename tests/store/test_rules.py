@@ -10,6 +10,7 @@ from shared.domain.edges import EDGES, STAGE_PAIRS, TERMINAL_COLUMNS, Event, is_
 from shared.domain.job import Job
 from shared.domain.stages import TERMINAL_STAGES, Stage
 from shared.store.pool import Database
+from shared.store.queries import timeline
 from shared.store.rules import CHECKS, rules_sql
 from tests.store import rows
 
@@ -133,10 +134,14 @@ async def test_a_terminal_row_changes_only_its_free_columns(
 
 async def test_jobs_are_never_deleted(database: Database) -> None:
     job = await rows.requested(database)
-    for child in ("job_inputs", "job_transitions", "outbox"):
-        column = "aggregateid" if child == "outbox" else "job_id"
-        assert await write(database, f"DELETE FROM {child} WHERE {column} = $1", job) is None
     assert await write(database, f"DELETE FROM {'jobs'} WHERE id = $1", job) == ""
+
+
+async def test_the_audit_is_append_only(database: Database) -> None:
+    job = await rows.requested(database)
+    for change in ("DELETE FROM job_transitions", "UPDATE job_transitions SET actor = 'x'"):
+        assert await write(database, f"{change} WHERE job_id = $1", job) == ""
+    assert len(await timeline(database, job.id)) == 1
 
 
 async def test_a_job_starts_unsubmitted(database: Database) -> None:

@@ -179,6 +179,15 @@ CREATE TABLE job_transitions (
     detail jsonb NOT NULL DEFAULT '{}'
 );
 CREATE INDEX job_transitions_of_job ON job_transitions (job_id, seq);
+CREATE FUNCTION job_transitions_refuse_change() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'job_transitions is append-only' USING ERRCODE = 'check_violation';
+END
+$$;
+CREATE TRIGGER job_transitions_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON job_transitions
+    FOR EACH STATEMENT EXECUTE FUNCTION job_transitions_refuse_change();
 
 -- Rows are deleted once published, so the table stays small and is vacuumed early.
 CREATE TABLE outbox (

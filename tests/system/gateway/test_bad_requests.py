@@ -49,6 +49,10 @@ INVALID_INPUT: dict[str, tuple[Any, set[str]]] = {
     "metadata too large": ({**BODY, "metadata": {"a": "é" * 40_000}}, {"#/metadata"}),
     "retention unknown": ({**BODY, "retention": ["keep"]}, {"#/retention"}),
     "unknown member": ({**BODY, "webhook": 1, "a/b~é": 1}, {"#/webhook", "#/a~1b~0%C3%A9"}),
+    "an upload, which nobody can have made": (
+        {**BODY, "input": {"prompt": "a", "frames": [{"$upload": "u"}]}},
+        {"#/input/frames/0/$upload"},
+    ),
     "schema: required": ({**BODY, "input": {"seed": 1}}, {"#/input/prompt"}),
     "schema: type": ({**BODY, "input": {"prompt": 7}}, {"#/input/prompt"}),
     "schema: length": ({**BODY, "input": {"prompt": "x" * 9000}}, {"#/input/prompt"}),

@@ -34,7 +34,7 @@ class PortTaken(Refused):
     def __init__(self, port: NamedPort) -> None:
         super().__init__(
             f"port {port.number} is taken by another process: free it, "
-            f"or set {port.variable} to a free port"
+            f"or set {port.variable} to a free port, or COATCHECK_PORTS=auto for all of them"
         )
         self.port = port
 

@@ -1,7 +1,8 @@
 """Where a command finds its settings: the environment first, then the stack of the home.
 
 Owns that order. Promises that a missing setting names its variable and the two ways to give
-it. Must never print a value: most of them are secrets.
+it, and that a stack counts only while its supervisor lives. Must never print a value: most of
+them are secrets.
 """
 
 import os
@@ -30,11 +31,16 @@ class Sources:
         """The setting, or SettingWrong."""
         value = self.find(name)
         if value is None:
-            raise SettingWrong(
-                f"{PREFIX}{name} is not set and no stack runs on {self.home.path}: "
-                "set it, or start a stack with `coatcheck up`"
-            )
+            raise SettingWrong(self._why_missing(name))
         return value
+
+    def _why_missing(self, name: str) -> str:
+        if self.home.is_held():
+            return f"{PREFIX}{name} is not set and the stack on {self.home.path} is not ready yet"
+        return (
+            f"no stack runs on {self.home.path}: start it with `coatcheck up`, "
+            f"or set {PREFIX}{name}"
+        )
 
     @property
     def database_url(self) -> str:
@@ -61,10 +67,12 @@ class Sources:
 
 
 def _stack_settings(home: Home) -> dict[str, str]:
-    """What the running stack of this home uses."""
-    facts = home.read_json(home.stack_file.name)
-    settings = _from_facts(facts) if facts else {}
-    return settings | home.read_json(SETTINGS_NAME)
+    """What the running stack of this home uses; a killed one leaves files that mean nothing."""
+    facts, told = home.read_json(home.stack_file.name), home.read_json(SETTINGS_NAME)
+    # Asked only where there are files: the question holds the lock for a moment.
+    if not (facts or told) or not home.is_held():
+        return {}
+    return _from_facts(facts) | told
 
 
 def _from_facts(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -124,7 +124,7 @@ async def test_migrate_has_nothing_to_do_twice(program: Program) -> None:
 def test_without_a_database_that_is_told(tmp_path: Path) -> None:
     done = Program(HOME=str(tmp_path)).run("jobs", "list")
     assert done.returncode == 2
-    assert "COATCHECK_DATABASE_URL is not set" in done.stderr
+    assert "set COATCHECK_DATABASE_URL" in done.stderr
     gone = Program(DATABASE_URL="postgresql://nobody@127.0.0.1:9/none", HOME=str(tmp_path))
     assert gone.run("migrate").returncode == 1
 

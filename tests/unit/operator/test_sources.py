@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -28,11 +29,12 @@ FACTS = {
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path) -> Iterator[Home]:
     made = Home(tmp_path / "home")
     made.open()
     made.write_json("stack.json", FACTS)
-    return made
+    with made.held():
+        yield made
 
 
 def test_the_environment_comes_before_the_stack(home: Home) -> None:
@@ -54,8 +56,25 @@ def test_the_rooms_own_settings_complete_it(home: Home) -> None:
 
 
 def test_a_missing_setting_names_both_ways(tmp_path: Path) -> None:
-    with pytest.raises(SettingWrong, match=r"COATCHECK_DATABASE_URL is not set .*`coatcheck up`"):
+    told = r"no stack runs on .*`coatcheck up`, or set COATCHECK_DATABASE_URL"
+    with pytest.raises(SettingWrong, match=told):
         _ = Sources(Home(tmp_path), {}).database_url
+
+
+def test_what_a_killed_stack_left_is_not_believed(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write_json("stack.json", FACTS)
+    home.write_json(SETTINGS_NAME, {"SESSION_SECRET": "secret"})
+    left = Sources(home, {"COATCHECK_SESSION_SECRET": "given"})
+    assert left.find("SESSION_SECRET") == "given"
+    with pytest.raises(SettingWrong, match="no stack runs on"):
+        _ = left.database_url
+
+
+def test_a_stack_that_still_starts_is_told_apart(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with home.held(), pytest.raises(SettingWrong, match="is not ready yet"):
+        _ = Sources(home, {}).database_url
 
 
 def test_settings_are_lent_where_the_environment_has_none(

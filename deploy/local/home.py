@@ -117,10 +117,12 @@ class Home:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = (self.path / "lock").read_text().strip() or "unknown"
+                holder = (self.path / "lock").read_text().strip()
+                by_number = f", or kill {holder}" if holder else ""
                 raise HomeBusy(
-                    f"a stack already runs on {self.path} (process {holder}): stop it first, "
-                    f"or set {HOME_VARIABLE} to another folder"
+                    f"a stack already runs on {self.path} (process {holder or 'unknown'}): "
+                    f"stop it first (Ctrl-C in its terminal{by_number}); "
+                    f"a second stack needs a {HOME_VARIABLE} of its own"
                 ) from None
             _note_holder(lock)
             yield

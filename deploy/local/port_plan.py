@@ -79,6 +79,11 @@ class PortPlan:
                 return block[-INTERNAL_COUNT:]
 
 
+def chosen_internal(home: Home) -> list[int]:
+    """The internal ports that this home has used last."""
+    return list(home.read_json(PORTS_NAME).get("internal") or [])
+
+
 def _is_auto(given: Given) -> bool:
     value = given.text("PORTS")
     if value not in (None, "auto"):

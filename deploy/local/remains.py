@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local.home import Home
+from deploy.local.port_plan import chosen_internal
 from deploy.local.processes import Waiting
+from deploy.local.seaweedfs import remove_sockets
 
 NOTE_NAME = "children.json"
 PATIENCE_SECONDS = 8.0
@@ -25,7 +27,10 @@ def note_children(home: Home, pids: Mapping[str, int]) -> None:
 
 
 def end_remains(home: Home) -> Waiting:
-    """Wait for what an earlier supervisor left, and kill what does not end by itself."""
+    """Wait for what an earlier supervisor left, and kill what does not end by itself.
+
+    The files that a killed store leaves outside the home go too.
+    """
     kill_at = time.monotonic() + PATIENCE_SECONDS
     while remains := _running(home):
         for pid in remains.values():
@@ -33,6 +38,7 @@ def end_remains(home: Home) -> Waiting:
                 _kill(pid)
         names = ", ".join(f"{name} (process {pid})" for name, pid in sorted(remains.items()))
         yield f"the end of what an earlier stack left: {names}"
+    remove_sockets(chosen_internal(home))
     home.forget_stack()
 
 

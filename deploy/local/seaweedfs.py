@@ -6,15 +6,17 @@ free port, so a taken one is refused here before it is started and checked after
 never count the store as ready before a signed write went through.
 """
 
+import errno
 import hashlib
 import hmac
 import http.client
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +37,7 @@ INTERNAL = f"{PORT_VARIABLE} (an internal port beside it)"
 START_TIMEOUT_SECONDS = 60.0
 STOP_GRACE_SECONDS = 15.0
 EVERY_ADDRESS = ""
+SOCKET_DIR = Path("/tmp")  # noqa: S108  # the program knows no other
 PROBE_KEY = "started"
 PROBE_TIMEOUT_SECONDS = 2.0
 
@@ -126,9 +129,7 @@ class LocalSeaweed:
         if self.process is None:
             return
         yield from stop_child(self.process, self.stop_signal, grace_seconds=STOP_GRACE_SECONDS)
-        for port in self.ports:
-            for socket_file in Path("/tmp").glob(f"seaweedfs-*-grpc-{port}.sock"):  # noqa: S108
-                socket_file.unlink(missing_ok=True)
+        remove_sockets(self.ports)
 
     def _environment(self) -> dict[str, str]:
         foreign = ("AWS_", "S3_", "WEED_")
@@ -164,6 +165,25 @@ class LocalSeaweed:
             return 0
         finally:
             connection.close()
+
+
+def remove_sockets(ports: Iterable[int]) -> None:
+    """Remove the sockets that a store on these ports left, where nobody listens any more."""
+    for port in ports:
+        for path in SOCKET_DIR.glob(f"seaweedfs-*-grpc-{port}.sock"):
+            if not _is_left(path):
+                continue
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue  # somebody else's, in a folder that all may write
+
+
+def _is_left(path: Path) -> bool:
+    """Is it a socket that refuses connections? Any other answer means that it has an owner."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        return path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def sign_empty_request(

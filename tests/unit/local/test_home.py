@@ -1,6 +1,7 @@
 """The home: one holder, private files, clear sentences, and a removal that spares strangers."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import home as home_module
+from deploy.local import seaweedfs
 from deploy.local.home import Home, HomeBusy, HomeUnusable
 from deploy.local.minted import Minted, write_secret_file
 from deploy.local.processes import drive
@@ -50,9 +52,14 @@ def test_a_second_holder_is_refused_naming_the_first(home: Home) -> None:
     with home.held():
         assert home.is_held()
         with (
-            pytest.raises(HomeBusy, match=rf"already runs on .*process {os.getpid()}"),
+            pytest.raises(HomeBusy, match=rf"already runs on .*process {os.getpid()}") as refused,
             home.held(),
         ):
+            pass
+        assert f"Ctrl-C in its terminal, or kill {os.getpid()}" in str(refused.value)
+        assert "COATCHECK_HOME of its own" in str(refused.value)
+        (home.path / "lock").write_text("")
+        with pytest.raises(HomeBusy, match=r"\(Ctrl-C in its terminal\)"), home.held():
             pass
     assert not home.is_held()
 
@@ -165,6 +172,41 @@ def test_remains_are_ended_and_strangers_are_left_alone(
         assert stranger.poll() is None
         stranger.kill()
     assert not home.stack_file.exists()
+
+
+def test_the_sockets_of_a_killed_store_are_removed_and_strangers_are_left_alone(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    monkeypatch.setattr(seaweedfs, "SOCKET_DIR", folder)
+    home.write_json("ports.json", {"internal": [11, 12, 13]})
+    names = {port: folder / f"seaweedfs-s3-grpc-{port}.sock" for port in (11, 12, 13, 99)}
+    with socket.socket(socket.AF_UNIX) as alive:
+        for port in (11, 99):
+            with socket.socket(socket.AF_UNIX) as left:
+                left.bind(str(names[port]))
+        alive.bind(str(names[12]))
+        alive.listen()
+        names[13].write_text("no socket")
+        drive(end_remains(home), timeout_seconds=30)
+        assert sorted(folder.iterdir()) == [names[12], names[13], names[99]]
+
+
+def test_a_socket_that_cannot_be_removed_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_path: Path, missing_ok: bool) -> None:
+        raise PermissionError(missing_ok)
+
+    monkeypatch.setattr(seaweedfs, "SOCKET_DIR", tmp_path)
+    left = tmp_path / "seaweedfs-s3-grpc-11.sock"
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(left))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        seaweedfs.remove_sockets([11])
+    assert left.exists()
 
 
 def test_a_remain_that_ends_between_look_and_kill_is_no_error(

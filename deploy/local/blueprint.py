@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local import kafka_jars, ports
-from deploy.local.given import PREFIX, Given
+from deploy.local.given import PREFIX, Given, SettingWrong
 from deploy.local.home import Home
 from deploy.local.kafka import LocalKafka
 from deploy.local.minted import Minted, write_secret_file
@@ -18,6 +18,8 @@ from deploy.local.port_plan import PortPlan
 from deploy.local.postgres import LocalPostgres
 from deploy.local.rooms import ProgramPart, fake_runpod_part, room_part
 from deploy.local.seaweedfs import REGION, LocalSeaweed
+from shared.domain.errors import Refused
+from shared.kit.registry import load_registry
 
 OWNER = "demo"
 BUCKET = "coatcheck"
@@ -45,6 +47,9 @@ class Blueprint:
 
     def __init__(self, given: Given, home: Home) -> None:
         self.given, self.home = given, home
+        # Before anything is started: the programs that take these come late in the start.
+        given.number("TIME_SCALE", 1, 1000)
+        _check_endpoints(given)
         self.plan = PortPlan(given, home)
         self.minted = Minted(home)
         self.gateway_url = _local_url(self.plan.number("GATEWAY_PORT"))
@@ -60,6 +65,11 @@ class Blueprint:
         if self.postgres is not None:
             return self.postgres.url
         return self.given.required("DATABASE_URL", "no local PostgreSQL is started")
+
+    @property
+    def is_provider_real(self) -> bool:
+        """Do jobs go to the provider that takes money?"""
+        return self.fake_runpod is None and self.given.text("RUNPOD_API_KEY") is not None
 
     def rooms(self, bootstrap: str | None) -> list[ProgramPart]:
         """The rooms; `bootstrap` is where the broker is, None to run without one."""
@@ -227,6 +237,16 @@ class Blueprint:
 
 def _local_url(port: int) -> str:
     return f"http://{ports.LOOPBACK}:{port}"
+
+
+def _check_endpoints(given: Given) -> None:
+    path = given.text("ENDPOINTS_FILE")
+    if path is None:
+        return
+    try:
+        load_registry(Path(path))
+    except Refused as error:
+        raise SettingWrong(f"{PREFIX}ENDPOINTS_FILE: {error}") from error
 
 
 def _without_ours(environ: Mapping[str, str]) -> dict[str, str]:

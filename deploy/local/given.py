@@ -54,6 +54,20 @@ class Given:
             raise SettingWrong(f"{PREFIX}{name}: must be a port, 1 to 65535")
         return int(value)
 
+    def number(self, name: str, least: float, most: float) -> float | None:
+        """A number between the two, or None where the variable is not set."""
+        value = self.text(name)
+        if value is None:
+            return None
+        wrong = SettingWrong(f"{PREFIX}{name}: must be a number, {least:g} to {most:g}")
+        try:
+            number = float(value)
+        except ValueError:
+            raise wrong from None
+        if not least <= number <= most:
+            raise wrong
+        return number
+
     def flag(self, name: str) -> bool | None:
         """A yes or no, or None where the variable is not set."""
         value = self.text(name)

@@ -78,6 +78,22 @@ def test_the_fake_provider_follows_its_flag(home: Home) -> None:
     assert Blueprint(Given(real | {"COATCHECK_FAKE_RUNPOD": "1"}), home).fake_runpod is not None
 
 
+def test_settings_that_are_read_late_are_checked_first(home: Home) -> None:
+    with pytest.raises(SettingWrong, match="COATCHECK_TIME_SCALE: must be a number"):
+        Blueprint(Given({"COATCHECK_TIME_SCALE": "-1"}), home)
+    missing = {"COATCHECK_ENDPOINTS_FILE": str(home.path / "missing.toml")}
+    with pytest.raises(SettingWrong, match=r"COATCHECK_ENDPOINTS_FILE: .* cannot be read"):
+        Blueprint(Given(missing), home)
+    assert not (home.path / "secrets.json").exists(), "nothing was begun"
+
+
+def test_a_provider_is_real_with_a_key_and_without_the_fake(home: Home) -> None:
+    key = {"COATCHECK_RUNPOD_API_KEY": "real"}
+    assert Blueprint(Given(key), home).is_provider_real
+    assert not Blueprint(Given(key | {"COATCHECK_FAKE_RUNPOD": "1"}), home).is_provider_real
+    assert not Blueprint(Given({}), home).is_provider_real
+
+
 def test_rooms_see_only_the_secrets_they_need(home: Home) -> None:
     given = {
         "COATCHECK_VIDEOROUTER_API_KEY": "router",

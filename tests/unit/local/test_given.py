@@ -50,6 +50,17 @@ def test_a_flag_that_is_none_names_its_variable() -> None:
         Given({"COATCHECK_A": "perhaps"}).flag("A")
 
 
+def test_numbers() -> None:
+    assert Given({"COATCHECK_A": "2.5"}).number("A", 1, 1000) == 2.5
+    assert Given({}).number("A", 1, 1000) is None
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "5000", "x", "nan"])
+def test_a_number_that_is_none_or_too_far_names_its_variable(text: str) -> None:
+    with pytest.raises(SettingWrong, match="COATCHECK_A: must be a number, 1 to 1000"):
+        Given({"COATCHECK_A": text}).number("A", 1, 1000)
+
+
 def test_children_find_relative_files_where_the_caller_meant_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

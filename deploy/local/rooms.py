@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local import ports
+from deploy.local.given import SettingWrong
 from deploy.local.ports import NamedPort
 from deploy.local.processes import (
     PartFailed,
@@ -25,6 +26,7 @@ from deploy.local.processes import (
     spawn,
     stop_child,
 )
+from shared.domain.errors import CoatcheckError
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_SECONDS = 0.7
@@ -32,6 +34,7 @@ READY_EVERY_SECONDS = 0.2
 ROOM_GRACE_SECONDS = 60.0
 FAKE_GRACE_SECONDS = 10.0
 EXIT_SETTINGS, EXIT_SCHEMA_AHEAD = 2, 57
+OUR_VOICE = "coatcheck: "
 
 
 class PartRefused(PartFailed):
@@ -99,10 +102,24 @@ class ProgramPart:
 
     def _failure(self, code: int) -> PartFailed:
         if code == EXIT_SETTINGS:
-            last_line = last_words(self.log_path).rpartition(" | ")[2]
-            return SettingsRefused(f"{self.name}: {last_line.removeprefix('coatcheck: ')}")
+            return SettingsRefused(
+                f"{self.name}: {_last_line(self.log_path).removeprefix(OUR_VOICE)}"
+            )
         kind = PartRefused if code == EXIT_SCHEMA_AHEAD else PartFailed
         return kind(f"{self.name} {ending(code)} before it was ready: {last_words(self.log_path)}")
+
+
+def own_failure(code: int, log_path: Path) -> CoatcheckError | None:
+    """What a program of ours that ended with this code said last; None if it said nothing."""
+    sentence = _last_line(log_path)
+    if code <= 0 or not sentence.startswith(OUR_VOICE):
+        return None
+    kind = SettingWrong if code == EXIT_SETTINGS else PartFailed
+    return kind(sentence.removeprefix(OUR_VOICE))
+
+
+def _last_line(log_path: Path) -> str:
+    return last_words(log_path).rpartition(" | ")[2]
 
 
 def answers_200(port: int, path: str) -> bool:

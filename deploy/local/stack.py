@@ -22,12 +22,15 @@ from deploy.local.kafka_jars import KafkaJarsUnavailable
 from deploy.local.ports import PortTaken, require_free
 from deploy.local.processes import NewLines, PartFailed, Steps, Waiting, await_exit, spawn
 from deploy.local.remains import end_remains, note_children
-from deploy.local.rooms import PROJECT_DIR, PartRefused, SettingsRefused
+from deploy.local.rooms import PROJECT_DIR, PartRefused, SettingsRefused, own_failure
 from deploy.local.supervisor import StopAsked, Supervisor
 from deploy.local.watch import State, Watch
 from shared.domain.errors import CoatcheckError, Unavailable
 
 STOP_ORDER = (ROOMS, ("fake_runpod",), ("kafka",), ("s3",), ("postgres",))
+INDISPENSABLE = "postgres"
+READY_WITH: Mapping[str, str] = {"relay": "kafka", "archiver": "s3"}
+"""A room that calls itself ready only while another part is up."""
 STARTS_TRIED = 3
 PREPARATION = (sys.executable, "-m", "services.operator.prepare")
 FULL_MEGABYTES = 8
@@ -91,7 +94,7 @@ class Stack:
         self.home.write_json(SETTINGS_NAME, blueprint.settings(bootstrap))
         self.facts = blueprint.facts(bootstrap=bootstrap, cookie=cookie)
         self._write_down()
-        self.console.say(f"everything is ready: {blueprint.gateway_url}")
+        self._say_ready(blueprint)
 
     def _prepare(self, blueprint: Blueprint) -> Steps[str | None]:
         """Migrations, the owner's key and session, by a program of the operator's."""
@@ -104,9 +107,14 @@ class Stack:
             cwd=PROJECT_DIR,
             is_heard=True,
         )
-        for awaited in await_exit(child, "the preparation of the database", log_path):
-            self._fail_if_hopeless()
-            yield awaited
+        try:
+            for awaited in await_exit(child, "the preparation of the database", log_path):
+                self._fail_if_hopeless()
+                yield awaited
+        except PartFailed as error:
+            if (told := own_failure(child.returncode, log_path)) is None:
+                raise
+            raise told from error
         assert child.stdout is not None  # noqa: S101  # asked for above
         with child.stdout as output:
             prepared = json.loads(output.read())
@@ -127,9 +135,32 @@ class Stack:
             watches = self._supervisor.watches
             return [watches[name] for name in names if name in watches]
 
-        while not all(watch.state is State.up for watch in wanted()):
+        while awaited := [watch for watch in wanted() if self._is_awaited(watch)]:
             self._fail_if_hopeless()
-            yield "; ".join(w.waits_for for w in wanted() if w.state is not State.up)
+            yield "; ".join(watch.waits_for for watch in awaited)
+
+    def _is_awaited(self, watch: Watch) -> bool:
+        """Must the start wait for it? Not for what somebody has taken down meanwhile."""
+        if watch.state is State.up:
+            return False
+        if watch.name == INDISPENSABLE:
+            return True
+        needed = self._supervisor.watches.get(READY_WITH.get(watch.name, ""))
+        return not watch.is_taken_down and (needed is None or not needed.is_taken_down)
+
+    def _say_ready(self, blueprint: Blueprint) -> None:
+        watches = list(self._supervisor.watches.values())
+        lacking = [watch.name for watch in watches if watch.state is not State.up]
+        down = [watch.name for watch in watches if watch.is_taken_down]
+        everything = f"everything but {', '.join(lacking)}" if lacking else "everything"
+        self.console.say(f"{everything} is ready: {blueprint.gateway_url}")
+        if down:
+            self.console.say(
+                f"taken down on request: {', '.join(down)}; "
+                f"`coatcheck start {' '.join(down)}` brings that up again"
+            )
+        if blueprint.is_provider_real:
+            self.console.say("runpod is the real one: jobs cost money")
 
     def _fail_if_hopeless(self) -> None:
         """During the start a part may fail a few times; then the start has failed."""

@@ -76,6 +76,11 @@ class Watch:
         return self.state in (State.up, State.down)
 
     @property
+    def is_taken_down(self) -> bool:
+        """Down, or about to be, because somebody asked for it."""
+        return self.state in (State.stopping, State.down)
+
+    @property
     def waits_for(self) -> str:
         """What this part is waiting for, for a line of progress."""
         return f"{self.name}: {self.awaited}"
@@ -93,6 +98,7 @@ class Watch:
         if self.state is State.down:
             self.failures_in_a_row = 0
             self._enter(State.held_back)
+            self.awaited = "its turn"
         elif self.state is State.resting:
             self.failures_in_a_row = 0
             self._rests_until = 0.0
@@ -114,6 +120,7 @@ class Watch:
                 if self._next_step():
                     self.pid = None
                     self._enter(State.down)
+                    self.awaited = f"`coatcheck start {self.name}` (it was taken down on request)"
                     self._console.say(f"{self.name} is stopped")
             case State.down:
                 return

@@ -78,7 +78,7 @@ async def migrate(database_url: str, *, actor: str = "migrate") -> list[str]:
     try:
         connection = await asyncpg.connect(database_url, timeout=CONNECT_TIMEOUT_SECONDS)
     except UNAVAILABLE_ERRORS as error:
-        raise Unavailable("PostgreSQL cannot be reached at DATABASE_URL") from error
+        raise Unavailable("PostgreSQL cannot be reached at COATCHECK_DATABASE_URL") from error
     try:
         await connection.execute("SELECT pg_advisory_lock($1::bigint)", _MIGRATION_LOCK)
         applied = await apply_migrations(connection)

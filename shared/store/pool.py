@@ -160,7 +160,9 @@ async def _connected(url: str, room: str, max_size: int, wait_seconds: float) ->
             )
         except UNAVAILABLE_ERRORS as error:
             if asyncio.get_running_loop().time() >= give_up_at:
-                raise Unavailable("PostgreSQL cannot be reached at DATABASE_URL") from error
+                raise Unavailable(
+                    "PostgreSQL cannot be reached at COATCHECK_DATABASE_URL"
+                ) from error
             await asyncio.sleep(RETRY_SECONDS)
 
 

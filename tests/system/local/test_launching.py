@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.local.processes import drive
+from deploy.local.seaweedfs import SOCKET_DIR
 from tests.system.local.conftest import Launch
 from tests.system.path.stack import ROOMS, is_alive
 
@@ -36,6 +37,11 @@ def await_gone(pids: list[int]) -> None:
           timeout_seconds=60)  # fmt: skip
 
 
+def store_sockets(ports: list[int]) -> list[Path]:
+    """The files that the store keeps outside the home."""
+    return [path for port in ports for path in SOCKET_DIR.glob(f"seaweedfs-*-{port}.sock")]
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code and what was still to be read."""
     output, _ = process.communicate()
@@ -48,10 +54,15 @@ def test_a_killed_launcher_leaves_nothing_and_the_next_start_has_its_data(
     home = tmp_path / "home"
     first = launch(home, "up", "--json")
     before = facts_of(first)
+    internal = json.loads((home / "ports.json").read_text())["internal"]
+    assert len(store_sockets(internal)) == 5
     first.kill()
     first.wait()
     await_gone(list(before["pids"].values()))
     assert (home / "stack.json").exists()
+    code, output = ended(launch(home, "jobs", "list"))
+    assert code == 2
+    assert output.startswith(f"coatcheck: no stack runs on {home}: start it with `coatcheck up`")
 
     # A stack that is killed while it starts must not spoil the home either.
     second = launch(home, "up")
@@ -75,6 +86,7 @@ def test_a_killed_launcher_leaves_nothing_and_the_next_start_has_its_data(
     assert not (home / "stack.json").exists()
     assert launch(home, "reset").wait() == 0
     assert not home.exists()
+    assert not store_sockets(internal)
 
 
 def test_a_demo_once_stops_what_it_started(launch: Launch, tmp_path: Path) -> None:
@@ -113,6 +125,14 @@ def test_a_port_that_is_none_is_wrong_usage(launch: Launch, tmp_path: Path) -> N
     assert "COATCHECK_GATEWAY_PORT" in output
 
 
+def test_a_time_scale_that_is_none_is_told_before_anything_starts(
+    launch: Launch, tmp_path: Path
+) -> None:
+    code, output = ended(launch(tmp_path / "home", "up", TIME_SCALE="-1"))
+    assert code == 2
+    assert output == "coatcheck: COATCHECK_TIME_SCALE: must be a number, 1 to 1000\n"
+
+
 def test_a_room_that_refuses_its_settings_ends_the_start(launch: Launch, tmp_path: Path) -> None:
     code, output = ended(launch(tmp_path / "home", "up", SESSION_SECRET="short"))
     assert code == 2
@@ -126,7 +146,8 @@ def test_a_database_that_does_not_answer_ends_the_start(launch: Launch, tmp_path
     url = f"postgresql://nobody@127.0.0.1:{port}/nothing"
     code, output = ended(launch(tmp_path / "home", "up", DATABASE_URL=url))
     assert code == 1
-    assert "PostgreSQL cannot be reached" in output.splitlines()[-1]
+    last_line = output.splitlines()[-1]
+    assert last_line == "coatcheck: PostgreSQL cannot be reached at COATCHECK_DATABASE_URL"
 
 
 def test_a_home_on_a_file_is_refused(launch: Launch, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local import ports
+from deploy.local.given import SettingWrong
 from deploy.local.ports import NamedPort, PortTaken
 from deploy.local.processes import PartFailed, drive, end_now
-from deploy.local.rooms import PartRefused, ProgramPart, SettingsRefused, answers_200
+from deploy.local.rooms import PartRefused, ProgramPart, SettingsRefused, answers_200, own_failure
 
 SERVER = """
 import sys, signal
@@ -83,6 +84,17 @@ def test_how_a_part_refuses_is_told(
     with pytest.raises(PartFailed, match=sentence) as failed:
         drive(make(text).begin(), timeout_seconds=60)
     assert type(failed.value) is kind
+
+
+def test_what_a_program_of_ours_says_last_is_told_alone(tmp_path: Path) -> None:
+    log = tmp_path / "prepare.log"
+    log.write_text("noise\ncoatcheck: PostgreSQL cannot be reached\n")
+    failed, wrong = own_failure(1, log), own_failure(2, log)
+    assert (type(failed), type(wrong)) == (PartFailed, SettingWrong)
+    assert str(failed) == str(wrong) == "PostgreSQL cannot be reached"
+    assert own_failure(-9, log) is None, "it may be what an earlier run said"
+    log.write_text("ValueError: x\n")
+    assert own_failure(1, log) is None
 
 
 def test_a_part_does_not_start_on_a_taken_port(make: Make) -> None:

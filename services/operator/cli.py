@@ -21,6 +21,10 @@ from deploy.local.given import SettingWrong
 from shared.domain.errors import CoatcheckError
 from shared.domain.stages import Stage
 
+PARTS = (
+    "postgres", "kafka", "s3", "fake_runpod",
+    "gateway", "relay", "submitter", "reconciler", "archiver", "webhook",
+)  # fmt: skip
 EXIT_DONE, EXIT_REFUSED, EXIT_USAGE = 0, 1, 2
 MOST_LISTED = 1000
 
@@ -69,7 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_jobs(words)
     _add_dead_letters(words)
     for noun, verb, module, text in (
-        ("epoch", "show", "store_commands", "the raises of the submission epoch"),
+        (
+            "epoch",
+            "show",
+            "store_commands",
+            "the raises of the submission epoch, the guard against paying again after a restore",
+        ),
         ("endpoints", "list", "endpoint_commands", "the endpoint registry"),
     ):
         verbs = _noun(words, noun, text)
@@ -96,7 +105,7 @@ def _add_stack(words: Any) -> None:
         ("start", "bring parts of the running stack up again"),
     ):
         parser = _verb(words, word, ("stack_commands", word), text)
-        parser.add_argument("parts", nargs="+", metavar="PART", help="postgres, kafka, gateway, …")
+        parser.add_argument("parts", nargs="+", metavar="PART", help=f"any of {', '.join(PARTS)}")
     _verb(words, "reset", ("stack_commands", "reset"), "remove the local stack's data")
 
 
@@ -116,7 +125,7 @@ def _add_keys(words: Any) -> None:
     create.add_argument(
         "--scope", type=_scopes, default="jobs:read,jobs:write", help="comma list (all)"
     )
-    create.add_argument("--expires", type=_life, help="such as 90d (never)")
+    create.add_argument("--expires", type=_life, help="such as 90d; never by default")
     listing = _verb(verbs, "list", ("store_commands", "keys_list"), "all keys, secrets excepted")
     listing.add_argument("--owner", type=_owner)
     revoke = _verb(verbs, "revoke", ("store_commands", "keys_revoke"), "make a key useless")

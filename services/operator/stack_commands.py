@@ -55,6 +55,7 @@ def demo(options: argparse.Namespace) -> int:
         yield from one.steps(facts)
         shown.append(one)
         if not options.once:
+            console.say("the stack stays up; Ctrl-C stops everything")
             _show_demo(one, options)
             yield from forever(facts)
 

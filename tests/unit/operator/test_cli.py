@@ -13,9 +13,11 @@ import pytest
 
 from deploy.local.control import UnknownPart
 from deploy.local.given import SettingWrong
-from deploy.local.processes import drive
+from deploy.local.processes import Waiting, drive
 from deploy.local.remains import start_ticks
+from deploy.local.stack import STOP_ORDER, Facts, Stack, Task
 from services.operator import cli, stack_commands
+from services.operator.demo import Demo, DemoResult
 from services.operator.rooms import find_room, read_rooms
 from services.operator.store_commands import read_life, read_scopes
 from shared.domain.errors import Refused, Unavailable
@@ -72,6 +74,27 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err == f"coatcheck: {error}\n"
 
 
+def test_a_demo_that_stays_up_says_so_before_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def steps(self: Demo, _facts: Facts) -> Waiting:
+        self.result = DemoResult("job", 3, "digest", [])
+        yield ""
+
+    def run(stack: Stack, task: Task) -> None:
+        drive(task({}), timeout_seconds=60)
+        stack._end()
+
+    monkeypatch.setenv("COATCHECK_HOME", str(tmp_path))
+    monkeypatch.setattr(Demo, "steps", steps)
+    monkeypatch.setattr(stack_commands, "forever", lambda _facts: iter(()))
+    monkeypatch.setattr(Stack, "run", run)
+    assert cli.main(["demo"]) == 0
+    stays, last = capsys.readouterr().out.splitlines()
+    assert stays.endswith("the stack stays up; Ctrl-C stops everything")
+    assert last == "DEMO OK job=job bytes=3 sha256=digest"
+
+
 def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_options: argparse.Namespace) -> int:
         raise KeyboardInterrupt
@@ -112,6 +135,14 @@ def test_every_command_has_json_a_description_and_a_function() -> None:
         assert parser.description
         module, function = parser.get_default("command")
         assert callable(getattr(import_module(f"services.operator.{module}"), function))
+
+
+def test_the_parts_are_named_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(cli.PARTS) == {name for group in STOP_ORDER for name in group}
+    with pytest.raises(SystemExit):
+        cli.main(["stop", "--help"])
+    said = capsys.readouterr().out
+    assert all(part in said for part in cli.PARTS)
 
 
 def test_the_program_is_a_module_too() -> None:

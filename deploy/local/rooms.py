@@ -119,7 +119,9 @@ def own_failure(code: int, log_path: Path) -> CoatcheckError | None:
 
 
 def _last_line(log_path: Path) -> str:
-    return last_words(log_path).rpartition(" | ")[2]
+    """The last line in our own voice, for log lines may follow it; else simply the last."""
+    lines = last_words(log_path).split(" | ")
+    return next((line for line in reversed(lines) if line.startswith(OUR_VOICE)), lines[-1])
 
 
 def answers_200(port: int, path: str) -> bool:

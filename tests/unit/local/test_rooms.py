@@ -80,7 +80,8 @@ def test_how_a_part_refuses_is_told(
     make: Make, code: int, kind: type[PartFailed], sentence: str
 ) -> None:
     text = "import sys; print('some noise'); sys.stdout.flush()\n"
-    text += f"sys.stderr.write('coatcheck: COATCHECK_A is missing\\n'); sys.exit({code})"
+    text += "sys.stderr.write('coatcheck: COATCHECK_A is missing\\n'); sys.stderr.flush()\n"
+    text += f"print('the last line of the log'); sys.exit({code})"
     with pytest.raises(PartFailed, match=sentence) as failed:
         drive(make(text).begin(), timeout_seconds=60)
     assert type(failed.value) is kind

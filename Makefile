@@ -23,7 +23,7 @@ up: venv ## the whole local stack, in the foreground; Ctrl-C stops it
 	@$(BIN)/coatcheck up --stop-with-parent
 
 test: check ## everything CI runs: checks, then all tests on real parts
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: venv ## lint, types, architecture (a minute or two)
 	@echo 'format and lint' && $(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from shared.domain.hints import Hint
 from shared.kit.bus import ParkedMessage, Topic, ensure_topics
 from shared.kit.settings import KafkaSettings
 from shared.kit.telemetry import dead_letters
+from tests import parts
 from tests.system.kit.bus_driver import (
     Mouth,
     Sender,
@@ -21,6 +23,13 @@ from tests.system.kit.bus_driver import (
 )
 
 TRACEPARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture(scope="module")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker for these tests alone: they leave records behind that no client can read."""
+    with parts.kafka(tmp_path_factory.mktemp("bus-kafka")) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

@@ -99,9 +99,6 @@ async def test_the_same_again_changes_nothing_but_at_most_the_time_of_a_check(
     for answer in answers:
         assert_answered(answer)
     after = await contents(database)
-    assert [row["type"] for row in after.pop("outbox")[len(before.pop("outbox")) :]] == [
-        "check_hastened"
-    ] * 100
     for job_row in (*before["jobs"], *after["jobs"]):
         job_row.pop("hastened_at")
     assert after == before

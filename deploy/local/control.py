@@ -18,7 +18,6 @@ from deploy.local.home import Home, HomeUnusable
 from shared.domain.errors import Refused
 
 LONGEST_REQUEST_BYTES = 4096
-ANSWER_SECONDS = 2.0
 
 
 class NoStack(Refused):

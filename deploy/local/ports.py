@@ -81,18 +81,6 @@ def free_block(count: int = BLOCK_PORTS) -> list[int]:
     raise Refused("no run of free ports is left below the ephemeral range")
 
 
-def listening_pids(port: int) -> set[int]:
-    """Processes that hold a listening socket on the port, as far as we may see them."""
-    inodes = _listening_inodes(port)
-    if not inodes:
-        return set()
-    return {
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _holds_socket(entry, inodes)
-    }
-
-
 def is_listening(pid: int, port: int) -> bool:
     """Does exactly this process listen on the port?"""
     inodes = _listening_inodes(port)

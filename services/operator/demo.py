@@ -25,7 +25,6 @@ from shared.kit.registry import load_registry
 from shared.store.pool import Database
 from shared.store.queries import any_job
 
-DEFAULT_ENDPOINT = "demo-video"
 LEAST_BYTES = 1024 * 1024
 CONTAINERS = {"video/mp4": "mp4", "video/webm": "matroska"}
 LOOK_SECONDS = 0.25

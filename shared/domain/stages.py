@@ -48,7 +48,6 @@ class Stage(StrEnum):
 
 
 TERMINAL_STAGES = frozenset({Stage.succeeded, Stage.failed, Stage.cancelled})
-IN_FLIGHT_STAGES = frozenset({Stage.submitting, Stage.accepted, Stage.unknown, Stage.review})
 
 
 class ErrorCode(StrEnum):

@@ -69,11 +69,6 @@ class Move:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
-def from_stage(row: Record) -> Stage | None:
-    """The stage before the write, None for a new row."""
-    return None if row["from_stage"] is None else Stage(row["from_stage"])
-
-
 async def record(connection: Connection, row: Record, move: Move) -> None:
     """Writes audit and outbox rows for one changed row, inside the caller's transaction."""
     job = Job.from_row(row)
